@@ -6,12 +6,15 @@ prediction, counts.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from cardapp.card.catalog import Catalog
+from cardapp.card.notation import shown
 
 PREDICTION = "x-prediction"
 ANSWER = "x-answer"
@@ -33,7 +36,8 @@ _MAX_GAP_SECONDS = 600.0
 
 class AskedStop(NamedTuple):
     """A stop with its questions. ``step`` is the key of its step, and ``number`` is the step's number in the card, from
-    1. ``title`` is the step's title, ``name`` the stop's name."""
+    1. ``title`` is the step's title, ``name`` the stop's name. ``undefined`` are the asked expressions whose value the
+    card calls undefined; ``formats`` has the print formats of others."""
 
     key: str
     step: str
@@ -42,6 +46,8 @@ class AskedStop(NamedTuple):
     name: str
     question: str | None
     ask: Sequence[str]
+    undefined: Sequence[str] = ()
+    formats: Mapping[str, str] = MappingProxyType({})
 
 
 def asked_stops(catalog: Catalog) -> list[AskedStop]:
@@ -53,7 +59,18 @@ def asked_stop(catalog: Catalog, key: str) -> AskedStop:
     """The stop with this key."""
     snapshot, step = catalog.snapshots[key], catalog.item(catalog.item(key).first_step)
     question = catalog.steps[step.key].question or None
-    return AskedStop(key, step.key, step.index + 1, step.title, snapshot.title, question, snapshot.ask)
+    asked = [each for each in snapshot.expect if each.expression in snapshot.ask]
+    return AskedStop(
+        key,
+        step.key,
+        step.index + 1,
+        step.title,
+        snapshot.title,
+        question,
+        snapshot.ask,
+        [each.expression for each in asked if each.undefined],
+        {each.expression: each.format for each in asked if each.format is not None},
+    )
 
 
 class Entry(NamedTuple):
@@ -96,6 +113,7 @@ def overview(stops: Sequence[AskedStop], entries: Iterable[Entry]) -> dict[str, 
         "right_first": sum(item["right_first"] is True and not item["looked_first"] for item in items),
         "looked_first": sum(item["looked_first"] for item in items),
         "seconds": _seconds(times),
+        "misconceptions": [each for stop in stops for each in _misconceptions(stop, by_stop[stop.key])],
     }
     return {"items": items, "summary": summary}
 
@@ -105,7 +123,7 @@ def _item(stop: AskedStop, entries: Sequence[Entry]) -> dict[str, Any]:
     for entry in entries:
         by_kind.setdefault(entry.kind, []).append(entry)
     tries, answers = by_kind.get(PREDICTION, []), by_kind.get(ANSWER, [])
-    judgements = {entry.data["prediction"]: entry.data for entry in by_kind.get(JUDGED, [])}
+    judgements = _judgements(entries)
     seen = _first_look(entries)
     attempt = next(iter(tries or answers), None)
     first, latest = (_rows(stop, each, judgements) for each in (tries[:1], tries[-1:]))
@@ -138,22 +156,61 @@ def _first_look(entries: Iterable[Entry]) -> int | None:
 
 
 def _rows(stop: AskedStop, tries: Sequence[Entry], judgements: Mapping[int, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A row for each predicted value of the first try, in the order in which the card asks. ``tries`` has at most one
-    entry."""
+    """A row for each asked value of the try, in the order in which the card asks, also for those that were left empty.
+    ``tries`` has at most one entry."""
     if not tries:
         return []
     said = tries[0].data["values"]
-    judgement = judgements.get(tries[0].seq, {"seen": {}, "right": {}})
-    asked = [expression for expression in stop.ask if expression in said]
+    judgement = judgements.get(tries[0].seq)
+    # A value that the card asks since then was not left empty.
+    asked = [each for each in stop.ask if each in said or judgement is None or each in judgement["right"]]
+    return [_row(stop, each, said.get(each, ""), judgement or {}) for each in dict.fromkeys([*asked, *said])]
+
+
+def _row(stop: AskedStop, expression: str, text: str, judgement: Mapping[str, Any]) -> dict[str, Any]:
+    empty = not text.strip()
+    said = None if empty else text
+    seen, reads = (judgement.get(name, {}).get(expression) for name in ("seen", "reads"))
+    right = judgement.get("right", {}).get(expression)
+    if empty:
+        right = None if expression in stop.undefined else False
+    display = shown(said, reads, seen, stop.formats.get(expression))
+    return {
+        "expression": expression,
+        "said": said,
+        "reads": reads,
+        "seen": seen,
+        "right": right,
+        "empty": empty,
+        "shown": display,
+    }
+
+
+def _misconceptions(stop: AskedStop, entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """The wrong values of all tries at a stop, by what they mean and not by how they were spelled, the most frequent
+    first. A text that is no value counts as it was typed."""
+    judgements = _judgements(entries)
+    tries = [entry for entry in entries if entry.kind == PREDICTION]
+    rows = [row for each in tries for row in _rows(stop, [each], judgements) if is_mistake(row)]
+    found = Counter((row["expression"], meaning(row)) for row in rows)
     return [
-        {
-            "expression": expression,
-            "said": said[expression],
-            "seen": judgement["seen"].get(expression),
-            "right": judgement["right"].get(expression),
-        }
-        for expression in dict.fromkeys([*asked, *said])
+        {"key": stop.key, "expression": expression, "reads": reads, "times": times}
+        for (expression, reads), times in found.most_common()
     ]
+
+
+def is_mistake(row: Mapping[str, Any]) -> bool:
+    """Whether the row has a wrong value. One that was left empty is none."""
+    return row["right"] is False and not row["empty"]
+
+
+def meaning(row: Mapping[str, Any]) -> str:
+    """What the learner said, however it was spelled. A text that is no value is kept, with each blank as one."""
+    return row["reads"] or " ".join(row["said"].split())
+
+
+def _judgements(entries: Iterable[Entry]) -> dict[int, Mapping[str, Any]]:
+    return {entry.data["prediction"]: entry.data for entry in entries if entry.kind == JUDGED}
 
 
 def _seconds(times: Iterable[str]) -> int:

@@ -1,15 +1,22 @@
 """Judges a learner's prediction at a stop: with the program's values there, or with the card's values.
 
-Values are compared as in a proof: ``0x40`` equals 64. A value is not judged if the card calls it undefined, or if there
-is no known value for the comparison.
+What the learner typed is read as the language of the program reads it (:mod:`cardapp.card.literal`), and compared as in
+a proof: ``0x40``, ``64u`` and ``1<<6`` equal 64. A value is not judged if the card calls it undefined, or if there is
+no known value for the comparison. A value that was left empty is wrong.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from cardapp.card import aggregate
+from cardapp.card.aggregate import Aggregate
+from cardapp.card.constant import Language, NoValue, as_single, unescaped
+from cardapp.card.literal import Reading, kind_of, model_of, read, spelled
 from cardapp.card.model import NOT_RECORDED, Expectation, Snapshot
+from cardapp.card.notation import integer
 from cardapp.card.proof import same_value
 
 Judge = Literal["program", "card"]
@@ -20,32 +27,198 @@ def unasked(snapshot: Snapshot, values: Mapping[str, str]) -> Iterator[str]:
     return (expression for expression in values if expression not in snapshot.ask)
 
 
-def judged(seq: int, said: Mapping[str, str], snapshot: Snapshot, values: Mapping[str, Any] | None) -> dict[str, Any]:
+def expected_at(snapshot: Snapshot, expression: str) -> Expectation:
+    """What the card expects of the expression; :data:`NOT_RECORDED` if it expects nothing."""
+    found = (each for each in snapshot.expect if each.expression == expression)
+    return next(found, Expectation(expression, NOT_RECORDED))
+
+
+def understood(
+    typed: str,
+    wanted: Expectation,
+    language: Language,
+    seen: str | None = None,
+    constants: Mapping[str, str] | None = None,
+) -> Reading:
+    """How ``typed`` is understood at a stop where the card expects ``wanted``, and the program has ``seen``, if known.
+
+    Only the kinds of these two values are used. ``constants`` are the values of texts that gdb evaluated.
+    """
+    like = seen if seen is not None else None if wanted.undefined else wanted.value
+    return read(typed, language, like, wanted.format, constants)
+
+
+def judged(
+    seq: int,
+    said: Mapping[str, str],
+    snapshot: Snapshot,
+    values: Mapping[str, Any] | None,
+    language: Language = "c",
+    constants: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     """The judgement of the prediction with the number ``seq``: the data of an event ``prediction.judged``.
 
-    :param said: the predicted values by expression.
+    :param said: the predicted values by expression. Those that the stop asks for and that are missing were left empty.
     :param values: what the session read at the stop, ``{expression: {value, error}}``; None: the card judges.
+    :param constants: what gdb made of texts with names, by text.
     """
-    expected = {each.expression: each for each in snapshot.expect}
     seen: dict[str, str | None] = {}
     right: dict[str, bool | None] = {}
-    for expression, text in said.items():
-        wanted = expected.get(expression, Expectation(expression, NOT_RECORDED))
-        if wanted.undefined:
-            seen[expression], right[expression] = wanted.value, None
-        elif values is not None:
-            seen[expression] = values.get(expression, {}).get("value")
-            right[expression] = _equals(wanted, text, seen[expression])
+    reads: dict[str, str | None] = {}
+    for expression in dict.fromkeys([*said, *snapshot.ask]):
+        text, wanted = said.get(expression, ""), expected_at(snapshot, expression)
+        there = _seen(wanted, values)
+        seen[expression] = there
+        reads[expression] = understood(text, wanted, language, there, constants).reads
+        if wanted.undefined or there is None:
+            right[expression] = None
         else:
-            known = wanted.value != NOT_RECORDED
-            seen[expression] = wanted.value if known else None
-            right[expression] = (same_value(wanted, text) or _equals(wanted, text, wanted.value)) if known else None
+            right[expression] = is_right(text, wanted, there, language, constants)
+        if not text.strip():
+            right[expression] = False
     by: Judge = "card" if values is None else "program"
-    return {"prediction": seq, "said": dict(said), "seen": seen, "right": right, "by": by}
+    return {"prediction": seq, "said": dict(said), "reads": reads, "seen": seen, "right": right, "by": by}
 
 
-def _equals(wanted: Expectation, said: str, seen: str | None) -> bool | None:
-    """Whether the program's value equals the predicted value, within the card's tolerance; None if it is not known."""
-    if seen is None:
-        return None
-    return same_value(Expectation(wanted.expression, said, wanted.format, wanted.tolerance), seen)
+def _seen(wanted: Expectation, values: Mapping[str, Any] | None) -> str | None:
+    """The value with which a prediction is compared; None if it is not known."""
+    if wanted.undefined:
+        return wanted.value
+    if values is not None:
+        found: str | None = values.get(wanted.expression, {}).get("value")
+        return found
+    return wanted.value if wanted.value != NOT_RECORDED else None
+
+
+# -- comparison ------------------------------------------------------------------------------------------------------
+
+
+def is_right(
+    typed: str, wanted: Expectation, seen: str, language: Language, constants: Mapping[str, str] | None = None
+) -> bool:
+    """Whether what the learner typed means the value ``seen``, within the tolerance that the card gives."""
+    if _plain(typed) == _plain(seen):
+        return True
+    return _Comparison(wanted, language, constants or {}).is_same(
+        aggregate.parse(typed, language) or typed, aggregate.parse(seen, language) or seen
+    )
+
+
+class _Comparison:
+    def __init__(self, wanted: Expectation, language: Language, constants: Mapping[str, str]) -> None:
+        self._wanted = wanted
+        self._language = language
+        self._constants = constants
+
+    def is_same(self, said: Aggregate | str, seen: Aggregate | str) -> bool:
+        if isinstance(said, Aggregate) and isinstance(seen, Aggregate):
+            return _fits_prefix(said, seen, self._language) and self._are_same(said, seen)
+        return self._is_same_value(spelled(said, self._language), spelled(seen, self._language))
+
+    def _are_same(self, said: Aggregate, seen: Aggregate) -> bool:
+        """Whether all parts are equal, by name if the learner names them. ``…`` ends what the debugger shows."""
+        shown = list(seen.items)
+        is_cut = bool(shown) and shown[-1].value in ("…", "...")
+        if is_cut:
+            shown.pop()
+        if len(said.items) < len(shown) or (len(said.items) > len(shown) and not is_cut):
+            return False
+        if all(item.name is None for item in said.items):
+            pairs = [(mine.value, its.value) for mine, its in zip(said.items, shown, strict=False)]
+        else:
+            if {item.name for item in said.items} != {item.name for item in shown}:
+                return False
+            pairs = [(item.value, model_of(item.name, at, seen) or "") for at, item in enumerate(said.items)]
+        return all(self.is_same(mine, its) for mine, its in pairs)
+
+    def _is_same_value(self, typed: str, seen: str) -> bool:
+        wanted, kind = self._wanted, kind_of(seen, self._language, self._wanted.format)
+        if kind is None or (kind == "name" and typed[:1] == '"'):  # a card may leave out the quotes of a text
+            pairs = ((typed, seen), (seen, typed))
+            return any(
+                same_value(Expectation(wanted.expression, a, wanted.format, wanted.tolerance), b) for a, b in pairs
+            )
+        reads = read(typed, self._language, seen, wanted.format, self._constants).reads
+        if reads is None:
+            return False
+        if kind == "text":
+            return content_of(reads) == content_of(seen)
+        if kind == "pointer":
+            return self._is_same_pointer(reads, seen)
+        if kind in ("integer", "character") and (number := integer(reads)) is not None:
+            return self._is_same_integer(number, seen, typed)
+        if kind in ("integer", "float"):
+            return any(
+                same_value(Expectation(wanted.expression, each, None, wanted.tolerance), seen)
+                for each in _spellings(reads)
+            )
+        return reads == seen or (kind == "name" and reads == seen.rpartition("::")[2])
+
+    def _is_same_pointer(self, reads: str, seen: str) -> bool:
+        """A debugger's ``*`` stands for any address but null. What lies behind it is compared where it is shown."""
+        content = seen.removeprefix("*").strip() if seen.startswith("*") else ""
+        if content:
+            return reads.startswith("* ") and self._is_same_value(reads[2:], content)
+        if seen == "*":
+            return reads == "*" or (reads.startswith("0x") and reads != "0x0")
+        return same_value(Expectation(self._wanted.expression, reads), seen)
+
+    def _is_same_integer(self, number: int, seen: str, typed: str) -> bool:
+        letter = self._wanted.format
+        there = integer(seen, letter)
+        if there is None:
+            return False
+        if abs(number - there) <= (self._wanted.tolerance or 0):
+            return True
+        is_bits = letter in ("x", "o", "t", "z") or re.match(r"-?0[xXbBoO]|[LuU]?'", typed.strip()) is not None
+        return is_bits and _has_same_bits(number, there)
+
+
+def _fits_prefix(said: Aggregate, seen: Aggregate, language: Language) -> bool:
+    """Whether the learner left out the type before the bracket, or wrote the right one."""
+    if said.opening != seen.opening:
+        return False
+    if not said.prefix:
+        return not seen.prefix or seen.opening != "("  # Some(3) is not (3)
+    if not seen.prefix or said.prefix == seen.prefix:
+        return language != "rust" or said.prefix == seen.prefix
+    sizes = [re.search(r" (?:of length|with) (\d+)", each.prefix) for each in (said, seen)]
+    return said.bare == seen.bare and (sizes[0] is None or sizes[1] is None or sizes[0][1] == sizes[1][1])
+
+
+def _has_same_bits(number: int, other: int) -> bool:
+    """Whether the two are one value of 8 to 64 bits, once read as signed and once as unsigned: -1 and 0xffffffff."""
+    low, high = sorted((number, other))
+    return any(
+        low < 0 and high - low == 1 << bits and high >= 1 << (bits - 1) and high < 1 << bits for bits in (8, 16, 32, 64)
+    )
+
+
+def _spellings(reads: str) -> Iterator[str]:
+    """The number as a ``double`` and as a ``float`` has it, as gdb prints both."""
+    yield reads
+    try:
+        yield f"{as_single(float(reads)):.9g}"
+    except ValueError:
+        return
+
+
+_REPEATED = re.compile(r"L?'(\\.[^']*|[^'\\])' <repeats (\d+) times>", re.DOTALL)
+_QUOTED = re.compile(r'"((?:\\.|[^"\\])*)"', re.DOTALL)
+
+
+def content_of(text: str) -> bytes | None:
+    """The content of a text that gdb printed, up to its first NUL; None if it is not a text."""
+    found = b""
+    for match in re.finditer(f"{_REPEATED.pattern}|{_QUOTED.pattern}", text, re.DOTALL):
+        once, count, quoted = match.groups()
+        try:
+            found += unescaped(quoted) if quoted is not None else unescaped(once) * min(int(count), 100_000)
+        except NoValue:
+            return None
+    is_text = '"' in text or "' <repeats " in text
+    return found.split(b"\0", 1)[0] if is_text else None
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())

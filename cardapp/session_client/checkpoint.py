@@ -332,7 +332,9 @@ class Checkpoints:
             if operation.cancellation is not None:
                 raise operation.cancellation
             finished = operation.finished("ready", self._storage.now())
-            self._storage.ready(served, finished, socket=socket, stop_id=stop_id, actor=actor, synced=synced)
+            self._storage.ready(
+                served, finished, socket=socket, stop_id=stop_id, actor=actor, synced=synced, constants={}
+            )
             self.left_by = None
         return finished
 

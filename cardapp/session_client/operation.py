@@ -9,11 +9,12 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict, cast
 
 from cardapp.card import navigation
+from cardapp.card.constant import language_of
 from cardapp.card.model import Identity
 from cardapp.card.navigation import Position
 from cardapp.card.progress import LastResult
@@ -247,11 +248,20 @@ class CheckpointStorage:
             self._save(tx, served, operation, actor)
 
     def ready(
-        self, served: ServedCard, operation: Operation, *, socket: str, stop_id: str, actor: str, synced: bool
+        self,
+        served: ServedCard,
+        operation: Operation,
+        *,
+        socket: str,
+        stop_id: str,
+        actor: str,
+        synced: bool,
+        constants: Mapping[str, str],
     ) -> None:
         """Publish the operation's snapshot with SYNC on, and judge the predictions of its values.
 
-        If the operation is a sync (``synced``), also clear the position's ``sync_requested``.
+        ``constants`` are the values of the predicted texts that gdb evaluated. If the operation is a sync (``synced``),
+        also clear the position's ``sync_requested``.
         """
         uuid, key, binding = served.identity.uuid, operation.snapshot_ref, operation.binding
         assert binding is not None
@@ -274,7 +284,15 @@ class CheckpointStorage:
             )
             values = (operation.observed or {}).get("values", {})
             learner.judge(
-                tx, key, served.catalog.snapshots[key], values, actor=actor, card=served.identity, at=self.now()
+                tx,
+                key,
+                served.catalog.snapshots[key],
+                values,
+                language=language_of(served.card.target.sources),
+                constants=constants,
+                actor=actor,
+                card=served.identity,
+                at=self.now(),
             )
             if synced:
                 saved = card_state.load_position(tx, uuid)

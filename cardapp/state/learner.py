@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cardapp.card.answers import JUDGED, KINDS, PREDICTION, PROVED, Entry, is_usable
+from cardapp.card.constant import Language
 from cardapp.card.model import Identity, Snapshot
 from cardapp.card.prediction import judged
 from cardapp.state import events
@@ -48,26 +49,27 @@ def judge(
     snapshot: Snapshot,
     values: Mapping[str, Any] | None,
     *,
+    language: Language = "c",
+    constants: Mapping[str, str] | None = None,
     actor: str,
     card: Identity,
     at: str,
 ) -> None:
     """Judge each prediction at the stop ``key`` that was not judged yet, in the write transaction ``tx``.
 
-    ``values`` are the program's values at the stop. If it is None, the card judges.
+    ``values`` are the program's values at the stop. If it is None, the card judges. What was typed is read as
+    ``language`` reads it; ``constants`` are the values of the texts that gdb evaluated.
     """
-    for data in _judgements(tx, key, snapshot, values, card.id):
+    for made in unjudged(tx, key, card.id):
+        data = judged(made.seq, made.data["values"], snapshot, values, language, constants)
         events.append(tx, kind=events.PREDICTION_JUDGED, actor=actor, key=key, card=card, data=data, at=at)
 
 
-def _judgements(
-    conn: sqlite3.Connection, key: str, snapshot: Snapshot, values: Mapping[str, Any] | None, card_id: str
-) -> Iterator[dict[str, Any]]:
+def unjudged(conn: sqlite3.Connection, key: str, card_id: str) -> list[Entry]:
+    """The predictions at the stop ``key`` that were not judged yet, in order."""
     found = _in_order(_at(conn, card_id, key, (PREDICTION, JUDGED)))
     done = {entry.data["prediction"] for entry in found if entry.kind == JUDGED}
-    for entry in found:
-        if entry.kind == PREDICTION and entry.seq not in done:
-            yield judged(entry.seq, entry.data["values"], snapshot, values)
+    return [entry for entry in found if entry.kind == PREDICTION and entry.seq not in done]
 
 
 def _at(conn: sqlite3.Connection, card_id: str, key: str, kinds: tuple[str, ...]) -> list[sqlite3.Row]:

@@ -7,16 +7,16 @@ from typing import Any
 
 from cardapp.card import answers as rules
 from cardapp.card.catalog import Catalog
+from cardapp.card.constant import language_of
 from cardapp.card.model import Snapshot
-from cardapp.card.prediction import unasked
 from cardapp.card_loader import ServedCard
 from cardapp.errors import InvalidValue, NotFound
 from cardapp.reports.event_text import headline
-from cardapp.schema import pointer
 from cardapp.state import events as store
 from cardapp.state import learner
 from cardapp.web.http import Reply, Request, answer, created
 from cardapp.web.resources.navigation import key_of_saved
+from cardapp.web.resources.predictions import stop_that_asks
 
 _AT_STOPS = (rules.PREDICTION, rules.SELF, rules.HINT)
 
@@ -89,7 +89,16 @@ def append(request: Request) -> Reply:
             at=services.clock(),
         )
         if by_card and snapshot is not None:
-            learner.judge(tx, at_key, snapshot, None, actor=body["actor"], card=loaded.identity, at=services.clock())
+            learner.judge(
+                tx,
+                at_key,
+                snapshot,
+                None,
+                language=language_of(loaded.card.target.sources),
+                actor=body["actor"],
+                card=loaded.identity,
+                at=services.clock(),
+            )
     return _created(event, loaded.catalog)
 
 
@@ -104,13 +113,8 @@ def _told(event: dict[str, Any], catalog: Catalog) -> dict[str, Any]:
 def _stop(loaded: ServedCard, key: str, body: dict[str, Any]) -> Snapshot:
     """The stop of a prediction, a rating or a hint. Refuses expressions and hints that the card's stop does not
     have."""
-    snapshot = loaded.catalog.snapshots.get(key)
-    if snapshot is None:
-        raise InvalidValue.of("/key", f"{key!r} is not a snapshot; give task/block/phase/step/snapshot")
     data = body["data"]
-    for expression in unasked(snapshot, data.get("values", {})):
-        asked = ", ".join(snapshot.ask) or "nothing"
-        raise InvalidValue.of(pointer(["data", "values", expression]), f"is not asked at this stop, which asks {asked}")
+    snapshot = stop_that_asks(loaded, key, data.get("values", {}), ["data", "values"])
     if data.get("hint", 0) > len(snapshot.hints):
         raise InvalidValue.of("/data/hint", f"is not a hint of this stop, which has {len(snapshot.hints)}")
     return snapshot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cardapp.card import navigation, strategy
+from cardapp.card import expression, navigation, strategy
 from cardapp.card.strategy import Strategy
 from cardapp.card_loader import ServedCard
 from cardapp.errors import CommandNotAllowed, Conflict, FieldError, InvalidValue, NotFound
@@ -24,7 +24,7 @@ def listed(request: Request) -> Reply:
 def add(request: Request) -> Reply:
     """Add a strategy. Its commands are checked now, and again by the session before they run."""
     services, loaded, body = request.services, request.services.card_loader.current(), request.body
-    _check_commands(body["commands"])
+    _check_commands(body["commands"], loaded)
     expected = body.get("expected_observations", [None] * len(body["commands"]))
     if len(expected) != len(body["commands"]):
         raise InvalidValue.of(
@@ -121,8 +121,9 @@ def _found(conn: Connection, loaded: ServedCard, identifier: str) -> Strategy:
     return found
 
 
-def _check_commands(commands: list[str]) -> None:
-    faults = [(place, command, strategy.fault(command)) for place, command in enumerate(commands)]
+def _check_commands(commands: list[str], loaded: ServedCard) -> None:
+    known = loaded.macros() if any(map(expression.called, commands)) else ()
+    faults = [(place, command, strategy.fault(command, known)) for place, command in enumerate(commands)]
     found = [FieldError(f"/commands/{place}", f"{command!r} {reason}") for place, command, reason in faults if reason]
     if found:
         raise CommandNotAllowed(f"{found[0].pointer}: {found[0].message}", errors=tuple(found))

@@ -113,11 +113,13 @@ def item(catalog: Catalog, record: Record, key: str = STOP) -> dict[str, Any]:
 
 
 def row(expression: str, said: str, seen: str | None = None, right: bool | None = None) -> dict[str, Any]:
-    return {"expression": expression, "said": said, "seen": seen, "right": right}
+    shown = {"said": said, "said_title": None, "seen": seen, "seen_title": None}
+    value = {"expression": expression, "said": said, "reads": None, "seen": seen, "right": right}
+    return value | {"empty": False, "shown": shown}
 
 
 def test_without_events_there_is_no_item(catalog: Catalog) -> None:
-    summary = {"stops": 5, "predicted": 0, "right_first": 0, "looked_first": 0, "seconds": 0}
+    summary = {"stops": 5, "predicted": 0, "right_first": 0, "looked_first": 0, "seconds": 0, "misconceptions": []}
     assert overview(asked_stops(catalog), []) == {"items": [], "summary": summary}
 
 
@@ -151,7 +153,9 @@ def test_the_first_try_counts_and_the_last_one_is_kept_beside_it(catalog: Catalo
     assert (found["looked_first"], found["revealed"]) == (False, True)
     assert found["proved_at"] == "2025-03-01T10:02:00.000Z"
     summary = overview(asked_stops(catalog), record.entries)["summary"]
-    assert summary == {"stops": 5, "predicted": 1, "right_first": 0, "looked_first": 0, "seconds": 300}
+    mistake = {"key": STOP, "expression": "m", "reads": "3", "times": 1}
+    counts = {"stops": 5, "predicted": 1, "right_first": 0, "looked_first": 0, "seconds": 300}
+    assert summary == {**counts, "misconceptions": [mistake]}
 
 
 def test_a_right_prediction_after_a_look_is_told_apart(catalog: Catalog, record: Record) -> None:
@@ -226,4 +230,21 @@ def test_events_at_other_positions_and_of_former_stops_are_left_out(catalog: Cat
 
 def test_a_value_that_the_card_no_longer_asks_comes_last(catalog: Catalog, record: Record) -> None:
     record.predict({"gone": "1", "n": "1"})
-    assert [each["expression"] for each in item(catalog, record)["predictions"]] == ["n", "gone"]
+    assert [each["expression"] for each in item(catalog, record)["predictions"]] == ["m", "n", "gone"]
+
+
+def test_a_value_that_was_left_empty_makes_the_stop_wrong(catalog: Catalog, record: Record) -> None:
+    record.predict({"n": "1", "m": " "})
+    found = item(catalog, record)
+    assert [(each["said"], each["right"], each["empty"]) for each in found["predictions"]] == [
+        (None, False, True),
+        ("1", None, False),
+    ]
+    snapshot = stop(Expectation("m", "2"), Expectation("n", "1"), ask=("m", "n"))
+    verdict = judged(1, {"n": "1"}, snapshot, None)
+    assert (verdict["right"], verdict["seen"]) == ({"n": True, "m": False}, {"n": "1", "m": "2"})
+    record(answers.JUDGED, **verdict)
+    found = item(catalog, record)
+    assert found["right_first"] is False
+    assert [each["seen"] for each in found["predictions"]] == ["2", "1"]
+    assert overview([asked_stop(catalog, STOP)], record.entries)["summary"]["misconceptions"] == []

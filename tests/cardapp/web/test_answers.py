@@ -36,6 +36,10 @@ def predict(api: Any, values: dict[str, str]) -> Any:
     return api("POST", "/api/events", event("x-prediction", data={"values": values}), status=201).json
 
 
+def said_and_right(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("expression", "said", "right", "empty"))
+
+
 def test_the_catalog_has_what_the_page_asks_and_shows(api: Any) -> None:
     items = {item["key"]: item for item in api.get("/api/navigation/catalog")["items"]}
     step, stop, plain = items[STEP], items[STOP], items[SECOND]
@@ -57,7 +61,11 @@ def test_a_prediction_waits_for_the_session(api: Any) -> None:
     assert (made["key"], made["data"]) == (STOP, {"values": {"n": "0x40"}})
     found = api.get("/api/answers")
     (item,) = found["items"]
-    assert item["predictions"] == [{"expression": "n", "said": "0x40", "seen": None, "right": None}]
+    assert [said_and_right(row) for row in item["predictions"]] == [
+        ("n", "0x40", None, False),
+        ("p", None, None, True),
+        ("m", None, False, True),
+    ]
     assert (item["question"], item["by"], item["revealed"]) == ("How *many*?", None, False)
     assert (found["summary"]["stops"], found["summary"]["predicted"]) == (5, 1)
 
@@ -69,6 +77,7 @@ def test_without_a_session_the_card_judges_at_once(api: Any, no_session: Any) ->
     assert verdict["data"] == {
         "prediction": made["seq"],
         "said": {"n": "0x40", "p": "0", "m": "1"},
+        "reads": {"n": "64", "p": "0", "m": "1"},
         "seen": {"n": "64", "p": "undefined", "m": None},
         "right": {"n": True, "p": None, "m": None},
         "by": "card",
@@ -77,7 +86,11 @@ def test_without_a_session_the_card_judges_at_once(api: Any, no_session: Any) ->
     assert len(api.get("/api/events?kind=prediction.judged")["events"]) == 2
     (item,) = api.get(f"/api/answers?key={STOP}")["items"]
     assert [each["right"] for each in item["predictions"]] == [True, None, None]
-    assert [each["right"] for each in item["latest"]] == [False]
+    assert [said_and_right(each) for each in item["latest"]] == [
+        ("n", "65", False, False),
+        ("p", None, None, True),
+        ("m", None, False, True),
+    ]
     assert (item["tries"], item["by"], item["right_first"], item["revealed"]) == (2, "card", True, True)
 
 
@@ -88,7 +101,6 @@ def test_an_event_of_another_shape_is_refused(api: Any) -> None:
         ("x-prediction", {"data": {}}, "/data/values"),
         ("x-prediction", {"data": {"values": {}}}, "/data/values"),
         ("x-prediction", {"data": {"values": {"n": 64}}}, "/data/values/n"),
-        ("x-prediction", {"data": {"values": {"n": ""}}}, "/data/values/n"),
         ("x-prediction", {"data": {"values": {"n": "x" * 1001}}}, "/data/values/n"),
         ("x-prediction", {"data": right | {"by": "me"}}, "/data/by"),
         ("x-prediction", {"data": {"values": {"n": "1", "q/r": "1"}}}, "/data/values/q~1r"),
@@ -130,3 +142,43 @@ def test_answers_hints_and_ratings_are_read_back(api: Any) -> None:
 def test_there_are_no_answers_of_a_position_that_is_no_stop(api: Any) -> None:
     for key in ("", STEP, "t9"):
         api.problem("GET", f"/api/answers?key={key}", status=404, code="not_found")
+
+
+def test_an_asked_value_that_was_left_empty_is_not_right(api: Any, no_session: Any) -> None:
+    for values in ({"n": "64"}, {"n": "64", "m": " "}):
+        predict(api, values)
+        (item,) = api.get(f"/api/answers?key={STOP}")["items"]
+        assert [said_and_right(row) for row in item["latest"]] == [
+            ("n", "64", True, False),
+            ("p", None, None, True),  # undefined, so it is not judged
+            ("m", None, False, True),
+        ]
+    assert item["right_first"] is False
+
+
+def test_what_was_typed_is_read_before_it_is_predicted(api: Any, no_session: Any) -> None:
+    values = {"n": "8u", "p": "NULL", "m": "eight"}
+    found = api("POST", "/api/predictions/read", {"key": STOP, "values": values}).json["values"]
+    assert (found["n"], found["p"]) == ({"reads": "8", "reason": None}, {"reads": "0x0", "reason": None})
+    assert found["m"]["reads"] is None
+    assert found["m"]["reason"]
+    assert api.get("/api/events")["events"] == []
+    for body, pointer in (
+        ({"key": STEP, "values": {"n": "1"}}, "/key"),
+        ({"key": STOP, "values": {"q": "1"}}, "/values/q"),
+        ({"key": STOP, "values": {}}, "/values"),
+    ):
+        refused = api.problem("POST", "/api/predictions/read", body, status=422, code="invalid_value")
+        assert refused["errors"][0]["pointer"] == pointer
+
+
+def test_wrong_values_are_counted_by_what_they_mean(api: Any, no_session: Any) -> None:
+    for said in ("0x3f", "63", "077", "65", "64", "no idea"):
+        predict(api, {"n": said})
+    assert api.get("/api/answers")["summary"]["misconceptions"] == [
+        {"key": STOP, "expression": "n", "reads": "63", "times": 3},
+        {"key": STOP, "expression": "n", "reads": "65", "times": 1},
+        {"key": STOP, "expression": "n", "reads": "no idea", "times": 1},
+    ]
+    rows = api.get("/api/answers")["items"][0]["predictions"]
+    assert rows[0]["shown"] == {"said": "0x3f", "said_title": "63", "seen": "0x40", "seen_title": "64"}

@@ -60,6 +60,10 @@ EXAMPLES: dict[tuple[str, str], tuple[str, Any]] = {
     ("POST", "/api/events"): ("/api/events", {"kind": "note", "actor": "me", "text": "hello"}),
     ("POST", "/api/events/{seq}/withdraw"): ("/api/events/1/withdraw", {"actor": "me"}),
     ("GET", "/api/answers"): ("/api/answers?key=t1/b1/p1/s1/one", None),
+    ("POST", "/api/predictions/read"): (
+        "/api/predictions/read",
+        {"key": "t1/b1/p1/s1/one", "values": {"n": "8u"}},
+    ),
     ("POST", "/api/evidence"): ("/api/evidence?caption=a", b"png"),
     ("PUT", "/api/cards/current"): ("/api/cards/current", {"card": "small"}),
     ("POST", "/api/learners"): ("/api/learners", {"name": "Ada"}),

@@ -1,0 +1,159 @@
+"""Takes a struct, array, tuple or container apart into its parts, as gdb, C, C++ and Rust write them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from cardapp.card.constant import Language
+
+_QUOTED = re.compile(r"""[LuU]?8?"(?:\\.|[^"\\])*"|'(?:\\.[^']*|[^'\\])'""", re.DOTALL)
+_CLOSING = {"{": "}", "[": "]", "(": ")", "<": ">"}
+_REPEATED = re.compile(r"(.*\S) <repeats (\d+) times>", re.DOTALL)
+_MAX_REPEATED = 10_000
+_MAX_DEPTH = 40
+_COLLAPSED = 10
+"""gdb writes this many equal elements of an array, or more, as one: ``0 <repeats 16 times>``."""
+
+
+class Item(NamedTuple):
+    """A part: its name, or the key of a map's element, and its value."""
+
+    name: str | None
+    value: Aggregate | str
+
+
+class Aggregate(NamedTuple):
+    """``prefix`` is what stands before the opening bracket: a type, ``Some``, or ``std::vector of length 2 =``."""
+
+    prefix: str
+    opening: str
+    items: Sequence[Item]
+
+    @property
+    def bare(self) -> str:
+        """The name in the prefix, without its scope and type arguments."""
+        match = re.match(r"[\w:]+", self.prefix)
+        return match[0].rpartition("::")[2] if match else ""
+
+
+def parse(text: str, language: Language, depth: int = 0) -> Aggregate | None:
+    """The parts of the text; None if it is no aggregate."""
+    text = text.strip()
+    at = _opening(text, language)
+    if at is None or depth > _MAX_DEPTH:
+        return None
+    prefix, opening, inner = text[:at].strip(), text[at], text[at + 1 : -1]
+    if opening == "(" and not prefix and len(list(_split(inner, ","))) < 2:
+        return None  # an expression in parentheses
+    items: list[Item] = []
+    for part in _split(inner, ","):
+        if part.strip():
+            items += _items(part.strip(), language, depth)
+    return Aggregate(_without_cast(prefix), opening, items)
+
+
+def _opening(text: str, language: Language) -> int | None:
+    """Where the bracket opens that the last character closes."""
+    brackets = "{[(" if language == "rust" else "{"
+    for at, sign in _signs(text):
+        if sign in brackets:
+            return at if _end(text, at) == len(text) - 1 else None
+    return None
+
+
+def _signs(text: str, start: int = 0) -> Iterator[tuple[int, str]]:
+    """Each character that is not in quotes, with its place."""
+    at = start
+    while at < len(text):
+        quoted = _QUOTED.match(text, at)
+        if quoted:
+            at = quoted.end()
+            continue
+        yield at, text[at]
+        at += 1
+
+
+def _end(text: str, start: int) -> int | None:
+    """Where the bracket at ``start`` is closed."""
+    waiting: list[str] = []
+    for at, sign in _signs(text, start):
+        if sign in "{[(":
+            waiting.append(_CLOSING[sign])
+        elif sign in "}])":
+            if waiting.pop() != sign:
+                return None
+            if not waiting:
+                return at
+    return None
+
+
+def _split(text: str, separator: str) -> Iterator[str]:
+    """The parts between the separators that are in no brackets or quotes."""
+    depth, start = 0, 0
+    for at, sign in _signs(text):
+        depth += (sign in "{[(") - (sign in "}])")
+        if sign == separator and depth == 0:
+            yield text[start:at]
+            start = at + 1
+    yield text[start:]
+
+
+def _items(part: str, language: Language, depth: int) -> Iterator[Item]:
+    name, value = _named(part, language)
+    count = 1
+    if repeated := _REPEATED.fullmatch(value):
+        value, count = repeated[1], min(int(repeated[2]), _MAX_REPEATED)
+    yield from [Item(name, parse(value, language, depth + 1) or value)] * count
+
+
+def _named(part: str, language: Language) -> tuple[str | None, str]:
+    """The name, or the key, and the value: ``x = 1``, ``.x = 1``, ``["saw"] = 1``, in Rust ``x: 1``."""
+    for at, sign in _signs(part):
+        if sign in "{(" or (sign == "[" and at > 0):
+            break
+        around = part[max(at - 1, 0) : at + 2]
+        if (sign == "=" and not re.search(r"[=!<>]=|==", around)) or (
+            sign == ":" and language == "rust" and "::" not in around
+        ):
+            name = part[:at].strip()
+            if name and "::" not in name:  # else it is a container: std::vector of length 1 = {5}
+                return " ".join(name.removeprefix(".").split()), part[at + 1 :].strip()
+            break
+    return None, part
+
+
+def _without_cast(prefix: str) -> str:
+    """The prefix without the type of a compound literal: ``(struct point)``."""
+    return "" if prefix.startswith("(") and prefix.endswith(")") else " ".join(prefix.split())
+
+
+def text_of(aggregate: Aggregate, language: Language, items: Sequence[tuple[str | None, str]]) -> str:
+    """Write the aggregate with these items, as the debugger writes one of its language."""
+    parts = list(_collapsed(f"{_name_before(name, language)}{value}" for name, value in items))
+    inner = ", ".join(parts)
+    if language == "rust" and aggregate.opening == "{" and aggregate.prefix:
+        inner = f" {inner} "
+    if language == "rust" and aggregate.opening == "(" and not aggregate.prefix and len(parts) == 1:
+        inner += ","
+    separator = " " if aggregate.prefix and aggregate.opening == "{" else ""
+    return f"{aggregate.prefix}{separator}{aggregate.opening}{inner}{_CLOSING[aggregate.opening]}"
+
+
+def _name_before(name: str | None, language: Language) -> str:
+    if name is None:
+        return ""
+    return f"{name}: " if language == "rust" else f"{name} = "
+
+
+def _collapsed(parts: Iterator[str]) -> Iterator[str]:
+    found = list(parts)
+    start = 0
+    while start < len(found):
+        end = start
+        while end < len(found) and found[end] == found[start]:
+            end += 1
+        count = end - start
+        yield from [f"{found[start]} <repeats {count} times>"] if count >= _COLLAPSED else found[start:end]
+        start = end

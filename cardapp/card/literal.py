@@ -1,0 +1,229 @@
+"""Reads a value that a learner typed, as the language of the program reads it: ``0x40``, ``8u``, ``'a'``, ``1<<6``.
+
+What the text may be depends on the kind of the asked value, which the value seen at the stop, or expected there, shows:
+``true`` is a truth value only, ``NULL`` a pointer only, and a text needs no quotes. Without it, literals are read by
+their own form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple
+
+from cardapp.card import aggregate
+from cardapp.card.aggregate import Aggregate
+from cardapp.card.constant import Language, NoValue, Number, evaluate, unescaped
+from cardapp.card.model import NOT_RECORDED
+
+Kind = Literal["pointer", "integer", "float", "truth", "character", "text", "aggregate", "name"]
+
+NULL: Final = "0x0"
+_NULLS = frozenset(["NULL", "nullptr", "null"])
+_NULL_CAST = re.compile(r"\(\s*(?:const\s+)?(?:struct\s+)?[\w:]+\s*\*+\s*\)\s*(?:0|NULL)")
+_MINUS = str.maketrans({"\u2212": "-", "\u00a0": " ", "\u2009": " ", "\u202f": " "})
+"""What is pasted from a text: the minus sign, and blanks that are none of the language."""
+
+
+class Reading(NamedTuple):
+    """How a text is understood. One of the two is None: ``reads`` is the value as the debugger writes it, ``reason``
+    says why there is none."""
+
+    reads: str | None
+    reason: str | None = None
+
+
+# -- kinds -----------------------------------------------------------------------------------------------------------
+
+_ADDRESS = re.compile(r"(?:\(.*\)\s*)?(0x[0-9a-f]+)(?:\s+<[^>]*>)?", re.DOTALL)
+_TEXT = re.compile(r"(?:\(.*\)\s*)?(?:0x[0-9a-f]+\s+)?(?:[LuU]?8?\"|L?'(?:\\.[^']*|[^'\\])' <repeats )")
+_KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    ("pointer", re.compile(r"\*(?: .*)?|(?:\(.*\*+\)\s*)0x[0-9a-f]+.*|0x(?:0|[0-9a-f]{5,})(?:\s+<.*)?", re.DOTALL)),
+    ("truth", re.compile("true|false")),
+    ("character", re.compile(r"-?\d+ [LuU]?'.*'", re.DOTALL)),
+    ("integer", re.compile(r"[-+]?(?:0x[0-9a-fA-F]+|\d+)(?: <.*>)?")),
+    ("float", re.compile(r"-?(?:nan.*|inf|\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+)", re.IGNORECASE)),
+    ("name", re.compile(r"[A-Za-z_][\w:]*|\((?:[A-Za-z_][\w:]*|unknown: 0x[0-9a-f]+)(?: \| .*)?\)")),
+)
+
+
+def kind_of(value: str | None, language: Language, letter: str | None = None) -> Kind | None:
+    """The kind of a value that gdb printed, or that a card expects, with the format ``letter``; None if it is not
+    known."""
+    if value is None or value.strip() in ("", NOT_RECORDED):
+        return None
+    value = value.strip()
+    if letter is not None and letter in "xodutz" and re.fullmatch(r"[-+]?(?:0[xX])?[0-9a-fA-F]+", value):
+        return "integer"
+    if _TEXT.match(value):
+        return "text"
+    for kind, form in _KINDS[:1]:
+        if form.fullmatch(value):
+            return kind
+    if aggregate.parse(value, language) is not None:
+        return "aggregate"
+    return next((kind for kind, form in _KINDS if form.fullmatch(value)), None)
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read(
+    typed: str,
+    language: Language,
+    like: str | None = None,
+    letter: str | None = None,
+    constants: Mapping[str, str] | None = None,
+) -> Reading:
+    """How ``typed`` is understood, as a value of the kind of ``like``, which gdb printed or the card expects.
+
+    ``letter`` is the card's print format for ``like``. ``constants`` has what gdb made of texts with names.
+    """
+    try:
+        return Reading(_read(typed.strip(), language, like, letter, constants or {}))
+    except NoValue as error:
+        return Reading(None, str(error))
+
+
+def _read(text: str, language: Language, like: str | None, letter: str | None, constants: Mapping[str, str]) -> str:
+    if not text:
+        raise NoValue("this is empty")
+    kind = kind_of(like, language, letter)
+    if kind == "text":
+        return _text(text)
+    text = text if '"' in text else text.translate(_MINUS)
+    if kind == "pointer":
+        return _pointer(text, language, like or "", constants)
+    is_name = kind == "name" or (kind == "aggregate" and language == "rust")
+    if is_name and re.fullmatch(r"[A-Za-z_][\w:]*|\(.*\|.*\)", text):
+        return text
+    if kind == "aggregate" or (kind in (None, "name") and aggregate.parse(text, language) is not None):
+        return _aggregate(text, language, like, constants)
+    if kind is None and text in _NULLS:
+        return NULL
+    if kind is None and text.startswith('"'):
+        return _text(text)
+    text = constants.get(text, text)
+    found = re.fullmatch(r"-?\d+ ('.*')", text)  # a character as gdb prints it: 97 'a'
+    if kind == "float" and (special := re.fullmatch(r"(-?)(nan|inf)(?:inity)?", text, re.IGNORECASE)):
+        return special[1] + special[2].lower()
+    return _number(evaluate(found[1] if found else text, language), kind, language)
+
+
+def _number(number: Number, kind: Kind | None, language: Language) -> str:
+    value = number.value
+    if kind == "truth" or number.form == "truth":
+        if kind not in ("truth", None) or not (number.form == "truth" or (language != "rust" and value in (0, 1))):
+            raise NoValue("true and false are truth values" if number.form == "truth" else "this is no truth value")
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return float_text(value)
+    if number.form == "character" and language == "rust" and kind not in ("character", None):
+        raise NoValue("a char is no number; write b'…'")
+    if kind == "character" or (kind is None and number.form == "character"):
+        return character(value)
+    return str(value)
+
+
+def float_text(value: float) -> str:
+    """The shortest text of a float, without ``.0``, as gdb leaves it out."""
+    return str(int(value)) if value.is_integer() and abs(value) < 1e16 else repr(value)
+
+
+def character(code: int) -> str:
+    """A character as gdb prints it: ``97 'a'``."""
+    sign = {0: "\\000", 39: "\\'", 34: '"'}.get(code) or escaped(
+        bytes([code % 256]) if code < 256 else chr(code).encode()
+    )
+    return f"{code} '{sign}'"
+
+
+def _pointer(text: str, language: Language, like: str, constants: Mapping[str, str]) -> str:
+    if text in _NULLS or _NULL_CAST.fullmatch(text):
+        return NULL
+    if text == "*" or text.startswith(("* ", '*"')):
+        return f"* {_content(text[1:].strip(), language, like, constants)}".rstrip()
+    if text.startswith('"') or aggregate.parse(text, language) is not None:
+        return f"* {_content(text, language, like, constants)}"
+    address = re.fullmatch(r"(?:\([^()]*\*+\)\s*)?(.+)", text)
+    number = evaluate(constants.get(text, address[1] if address else text), language)
+    if isinstance(number.value, float) or number.form != "number" or number.value < 0:
+        raise NoValue("this is no address")
+    return hex(number.value)
+
+
+def _content(text: str, language: Language, like: str, constants: Mapping[str, str]) -> str:
+    """What a pointer points to, after the ``*``."""
+    return text and _read(text, language, like.removeprefix("*").strip() or None, None, constants)
+
+
+_LITERALS = re.compile(r'(?:(?:[LuUb]|u8|r)?"(?:\\.|[^"\\])*"\s*)+')
+_LITERAL = re.compile(r'"((?:\\.|[^"\\])*)"')
+
+
+def _text(text: str) -> str:
+    """A text in its quotes. A learner may leave them out."""
+    if text in _NULLS:
+        return NULL
+    if _LITERALS.fullmatch(text):
+        return f'"{escaped(b"".join(unescaped(each) for each in _LITERAL.findall(text)))}"'
+    if text[0] in "\"'" or text[-1] == '"':
+        raise NoValue('write a text in double quotes, "…", or in none')
+    try:
+        content = unescaped(text)
+    except NoValue:  # a backslash of its own: C:\\dir
+        content = text.encode()
+    return f'"{escaped(content)}"'
+
+
+_SIGNS = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 27: "\\033", 34: '\\"', 92: "\\\\"}
+
+
+def escaped(content: bytes) -> str:
+    """The content of a text between its quotes, as gdb prints it."""
+    return "".join(
+        "".join(f"\\{byte:03o}" for byte in sign.encode("utf-8", "surrogateescape"))
+        if not sign.isprintable() and ord(sign) not in _SIGNS
+        else _SIGNS.get(ord(sign), sign)
+        for sign in content.decode("utf-8", "surrogateescape")
+    )
+
+
+# -- aggregates ------------------------------------------------------------------------------------------------------
+
+
+def _aggregate(text: str, language: Language, like: str | None, constants: Mapping[str, str]) -> str:
+    found = aggregate.parse(text, language)
+    if found is None:
+        raise NoValue("write all parts, in the brackets of the language")
+    known = aggregate.parse(like, language) if like is not None else None
+    items = [(name, _part(name, value, at, language, known, constants)) for at, (name, value) in enumerate(found.items)]
+    return aggregate.text_of(found, language, items)
+
+
+def _part(
+    name: str | None,
+    value: Aggregate | str,
+    at: int,
+    language: Language,
+    known: Aggregate | None,
+    constants: Mapping[str, str],
+) -> str:
+    model = model_of(name, at, known)
+    like = None if model is None else spelled(model, language)
+    return _read(spelled(value, language), language, like, None, constants)
+
+
+def model_of(name: str | None, at: int, known: Aggregate | None) -> Aggregate | str | None:
+    """The part of ``known`` that has this name or place. Beyond its end, the parts of an array are like its first."""
+    if known is None or not known.items:
+        return None
+    if name is not None and any(each.name is not None for each in known.items):
+        return next((each.value for each in known.items if each.name == name), None)
+    return known.items[at if at < len(known.items) else 0].value
+
+
+def spelled(value: Aggregate | str, language: Language) -> str:
+    if isinstance(value, str):
+        return value
+    return aggregate.text_of(value, language, [(name, spelled(part, language)) for name, part in value.items])
