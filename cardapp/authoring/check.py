@@ -21,11 +21,13 @@ from cardapp.card.catalog import Catalog
 from cardapp.card.draft import Part, key_at, read_draft
 from cardapp.card.model import NOT_RECORDED, CodeRange, Snapshot, Step, Stop, Target
 from cardapp.card.source import LoadedCard, decode_source, pointer_token, source_lines
-from cardapp.errors import InvalidCard, InvalidLayout
+from cardapp.errors import InvalidCard, InvalidLayout, InvalidValue
 from cardapp.layout.compose import compose
 from cardapp.publish import layouts
 from cardapp.source_tree import root_fault
 
+AMBIGUOUS_TEXT = "ambiguous_text"
+"""The code of the fault of a stop without a line, whose text several lines have."""
 RECORD_HINT = "run bin/cardapp record"
 
 
@@ -196,7 +198,9 @@ def _is_found(item: Step | Snapshot, lines: list[str]) -> bool:
     if isinstance(item, Step):
         return item.code is not None and anchors.is_anchored(item.code) and anchors.holds(item.code, lines)
     line, text = item.stop.line, item.stop.text
-    return line is not None and text is not None and line <= len(lines) and text in lines[line - 1]
+    if line is None:
+        return len(stop_places(item.stop, lines)) == 1
+    return text is not None and line <= len(lines) and text in lines[line - 1]
 
 
 # -- steps and snapshots -------------------------------------------------------------------------------------------
@@ -297,9 +301,12 @@ def _stop_faults(
         near = difflib.get_close_matches(stop.signal, signal.Signals.__members__, n=1)
         detail = f"there is no signal {stop.signal}" + (f"; did you mean {near[0]}?" if near else "")
         yield Fault(key, f"{pointer}/signal", None, "unknown_signal", detail)
-    if stop.file is None or stop.line is None or stop.text is None or stop.file not in files:
+    if stop.file is None or stop.text is None or stop.file not in files:
         return
     lines = files[stop.file]
+    if stop.line is None:
+        yield _unplaced(key, pointer, stop, lines)
+        return
     if stop.text == NOT_RECORDED:
         detail = f"the text of {stop.file}:{stop.line} was not recorded: {RECORD_HINT}"
         yield Fault(key, f"{pointer}/text", None, "not_recorded", detail)
@@ -312,6 +319,33 @@ def _stop_faults(
     seen = lines[stop.line - 1].strip() if stop.line <= len(lines) else f"the file has only {len(lines)} lines"
     fix = {"line": places[0]} if places else None
     yield Fault(key, pointer, None, "source_drift", detail, expected=stop.text, seen=seen or "an empty line", fix=fix)
+
+
+def _unplaced(key: str, pointer: str, stop: Stop, lines: list[str]) -> Fault:
+    """The fault of a stop whose line was not looked up yet."""
+    try:
+        line = line_of_text(stop, lines)
+    except InvalidValue as error:
+        return Fault(key, pointer, None, error.code, error.detail, expected=stop.text)
+    detail = f"the line of {stop.text!r} in {stop.file} was not looked up: it is line {line}; {RECORD_HINT}"
+    return Fault(key, pointer, None, "not_recorded", detail, fix={"line": line})
+
+
+def line_of_text(stop: Stop, lines: list[str]) -> int:
+    """The only line that contains the text of a stop.
+
+    :raises InvalidValue: no line contains it (``source_drift``), or several do (:data:`AMBIGUOUS_TEXT`).
+    """
+    places = stop_places(stop, lines)
+    if len(places) == 1:
+        return places[0]
+    if places:
+        detail = (
+            f"{stop.text!r} is in {_listed(places)} of {stop.file}: name the line, or a text that only one line has"
+        )
+        raise InvalidValue(detail, code=AMBIGUOUS_TEXT)
+    where = _gone(stop.text or "", len(lines) + 1, lines)
+    raise InvalidValue(f"{stop.file} does not contain {stop.text!r}; {where}", code="source_drift")
 
 
 def _is_signal(name: str) -> bool:
@@ -335,8 +369,8 @@ def _listed(places: list[int]) -> str:
 
 def stop_places(stop: Stop, lines: list[str]) -> list[int]:
     """The lines that contain the text of a stop, the nearest first; none for a stop at a function or a signal."""
-    line, text = stop.line, stop.text
-    if line is None or text is None:
+    text, line = stop.text, stop.line or 0
+    if text is None:
         return []
     found = [number for number, each in enumerate(lines, 1) if text in each]
     return sorted(found, key=lambda number: abs(number - line))

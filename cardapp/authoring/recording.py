@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cardapp.authoring.check import Fault, pointers, stop_places
+from cardapp.authoring.check import Fault, line_of_text, pointers, stop_places
 from cardapp.authoring.function_lines import function_lines
 from cardapp.authoring.proving import Reading, TemporarySession, codeless_line, temporary_session
 from cardapp.authoring.source_text import SourceText, read_source, write_source
@@ -170,7 +170,8 @@ def place_changes(loaded: LoadedCard, keys: set[str]) -> tuple[list[Change], lis
             elif key in catalog.snapshots:
                 changes += _stop_changes(key, f"{pointer}/stop", catalog.snapshots[key], files)
         except InvalidValue as error:
-            problems.append(Fault(key, pointer, None, "source_drift", error.detail))
+            code = "source_drift" if error.code == InvalidValue.code else error.code
+            problems.append(Fault(key, pointer, None, code, error.detail))
     return changes, problems
 
 
@@ -212,9 +213,12 @@ def _found_again(code: CodeRange, lines: Sequence[str]) -> CodeRange:
 
 def _stop_changes(key: str, pointer: str, snapshot: Snapshot, files: Mapping[str, list[str]]) -> Iterator[Change]:
     stop = snapshot.stop
-    if stop.file is None or stop.line is None or stop.text is None:
+    if stop.file is None or stop.text is None:
         return
     lines = _lines(stop.file, files)
+    if stop.line is None:
+        yield Change(key, f"{pointer}/line", "stop line", None, line_of_text(stop, lines), False, is_place=True)
+        return
     now = lines[stop.line - 1].strip() if stop.line <= len(lines) else ""
     is_open = stop.text == NOT_RECORDED
     if not is_open and stop.text in now:

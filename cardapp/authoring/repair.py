@@ -15,18 +15,20 @@ from typing import Any
 from cardapp.authoring.check import Fault, pointers, stop_places
 from cardapp.authoring.proving import Proof, TemporarySession
 from cardapp.authoring.source_text import SourceText, read_source, write_source
-from cardapp.card.model import Stop
+from cardapp.card.model import NOT_RECORDED, Stop
 
 MORE_HITS = 5
 """How many further hits of a stop are tried."""
 OTHER_LINES = 3
 """How many other lines with the text of a stop are tried."""
 
+_DEFAULTS = {"hits": 1}
+
 
 @dataclass(frozen=True)
 class Repair:
     """The members of a stop or an excerpt that were changed. If the source does not name the number of hits, the old
-    number is 1."""
+    number is 1; a line that was not looked up is None or "?"."""
 
     key: str
     pointer: str
@@ -34,7 +36,10 @@ class Repair:
     new: dict[str, int]
 
     def __str__(self) -> str:
-        changes = ", ".join(f"{name} {self.old[name]} -> {self.new[name]}" for name in self.new)
+        changes = ", ".join(
+            f"{name} {new}" if self.old[name] in (None, NOT_RECORDED) else f"{name} {self.old[name]} -> {new}"
+            for name, new in self.new.items()
+        )
         return f"{self.key}: {self.pointer.rpartition('/')[2]}: {changes}"
 
     def as_json(self) -> dict[str, Any]:
@@ -50,10 +55,10 @@ def repair(path: Path, faults: Iterable[Fault]) -> list[Repair]:
     if not fixed:
         return []
     text = SourceText(read_source(path))
-    repairs = [
-        Repair(fault.key, fault.pointer, {name: text.value(f"{fault.pointer}/{name}", 1) for name in fix}, fix)
-        for fault, fix in fixed
-    ]
+    repairs = []
+    for fault, fix in fixed:
+        old = {name: text.value(f"{fault.pointer}/{name}", _DEFAULTS.get(name)) for name in fix}
+        repairs.append(Repair(fault.key, fault.pointer, old, fix))
     values = {f"{each.pointer}/{name}": number for each in repairs for name, number in each.new.items()}
     write_source(path, text.with_values(values))
     return repairs

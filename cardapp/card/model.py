@@ -118,7 +118,8 @@ class NodesRecipe:
 class Stop:
     """Where the program stops, for the ``hits``-th time: at a line, at the entry of a function, or at a signal.
 
-    The line must contain ``text``. A ``function`` may be limited to the one that ``file`` defines. Only hits for which
+    The line must contain ``text``. If ``text`` is given and ``line`` is None, the line was not looked up yet: it is the
+    only one with the text. A ``function`` may be limited to the one that ``file`` defines. Only hits for which
     ``condition``, an expression, is true are counted.
     """
 

@@ -22,6 +22,7 @@ from jsonschema.protocols import Validator
 from cardapp.card.expression import fault as expression_fault
 from cardapp.card.model import (
     UNDEFINED,
+    NOT_RECORDED,
     AllocatorRecipe,
     Block,
     BlockRecipe,
@@ -198,7 +199,7 @@ def _faults(document: dict[str, Any]) -> Iterator[FieldError]:
         if kind == "steps" and "code" in item:
             yield from _code_faults(item["code"], sources, f"{pointer}/code")
         if kind == "snapshots":
-            yield from _unknown_file(item["stop"], sources, f"{pointer}/stop/file")
+            yield from _stop_faults(item["stop"], sources, f"{pointer}/stop")
             if "run" in item and item["run"] not in runs:
                 known = ", ".join(sorted(runs)) or "there are none"
                 yield FieldError(f"{pointer}/run", f"{item['run']!r} is not one of target.runs ({known})")
@@ -236,6 +237,12 @@ def _texts_of(value: Any, pointer: str, skipped: tuple[str, ...] = ()) -> Iterat
         for name, member in value.items() if isinstance(value, dict) else enumerate(value):
             if name not in skipped:
                 yield from _texts_of(member, f"{pointer}/{name}")
+
+def _stop_faults(stop: dict[str, Any], sources: set[str], pointer: str) -> Iterator[FieldError]:
+    yield from _unknown_file(stop, sources, f"{pointer}/file")
+    if stop.get("text") == NOT_RECORDED and stop.get("line", NOT_RECORDED) == NOT_RECORDED:
+        yield FieldError(pointer, "needs a line, or the text of one")
+
 
 
 def pointer_token(name: str) -> str:
@@ -373,7 +380,7 @@ def snapshot_of(snapshot: dict[str, Any]) -> Snapshot:
         title=snapshot["title"],
         stop=Stop(
             file=stop.get("file"),
-            line=stop.get("line"),
+            line=None if stop.get("line") == NOT_RECORDED else stop.get("line"),
             text=stop.get("text"),
             function=stop.get("function"),
             hits=stop.get("hits", 1),

@@ -239,7 +239,8 @@ def stop_place(stop: Stop) -> str:
 
 
 def _line(stop: Stop) -> str:
-    return f"line {stop.line} of {visible(stop.file or '')}{_time(stop)}"
+    line = f"line {stop.line}" if stop.line is not None else "this line"
+    return f"{line} of {visible(stop.file or '')}{_time(stop)}"
 
 
 def _time(stop: Stop) -> str:

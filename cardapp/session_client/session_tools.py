@@ -153,12 +153,20 @@ def replay_arguments(
 
     If ``fresh`` is true, the session starts the program again, and does not restart a fork checkpoint. If ``varied`` is
     true, whatever the program does not determine itself differs from an ordinary run.
+
+    :raises Conflict: the line of the stop was not looked up yet.
     """
+    stop = snapshot.stop
+    if stop.text is not None and stop.line is None:
+        raise Conflict(
+            f"the line of {stop.text!r} in {stop.file} was not looked up: run bin/cardapp record, or check --fix",
+            code="not_recorded",
+        )
     return {
         **binding.as_json(),
         "generation": generation,
         "snapshot_ref": key,
-        "stop": snapshot.stop.as_json(),
+        "stop": stop.as_json(),
         "run": snapshot.run,
         "expressions": proof.expressions(snapshot),
         "formats": {each.expression: each.format for each in snapshot.expect if each.format is not None},

@@ -32,6 +32,7 @@ DESCRIBED = {
     "editor_dead": "Neovim has ended; the next replay or reset starts it again.",
     "interrupted": "The program was interrupted or ended during the replay.",
     "no_input": "The file of the program's standard input is missing.",
+    "not_recorded": "The line of the stop was not looked up yet.",
     "replay_timeout": "The program did not reach the stop in time; `failure.program` says where it was.",
     "source_drift": "The line of the stop does not hold the card's text; `failure.source` has both.",
     "stop_not_reached": "The program has no code at the stop.",

@@ -140,6 +140,24 @@ def test_fix_renumbers_hits_and_moves_stops_but_accepts_no_changed_value(card: C
     assert {each["key"] for each in found["faults"]} == {SECOND, END}
 
 
+def test_a_stop_without_a_line_is_found_by_its_text(card: CountingCard, capsys: Capture) -> None:
+    before = json.loads(card.source.read_text())
+    line = card.second["stop"].pop("line")
+    end = card.step["snapshots"][1]["stop"]
+    end["line"] = "?"
+    card.write()
+    code, found = checked(card, capsys)
+    assert (code, {each["code"] for each in found["faults"]}) == (1, {"not_recorded"})
+    assert found["faults"][0]["fix"] == {"line": line}
+    assert f"it is line {line}" in found["faults"][0]["detail"]
+    code, found = checked(card, capsys, "--fix")
+    assert (code, json.loads(card.source.read_text())) == (0, before), found
+    card.second["stop"]["text"] = "add"
+    card.write()
+    fault = only_fault(card, capsys, "--only", SECOND)
+    assert fault["code"] == "ambiguous_text"
+
+
 def test_repeated_replays_find_a_program_that_is_not_always_the_same(
     card: CountingCard, capsys: Capture, tmp_path: Path
 ) -> None:

@@ -111,7 +111,9 @@ def _place(stop: Stop) -> str:
 def _where(stop: Stop) -> str:
     if stop.signal is not None:
         return stop.signal
-    return f"{stop.function}()" if stop.function is not None else f"{stop.file}:{stop.line}"
+    if stop.function is not None:
+        return f"{stop.function}()"
+    return f"{stop.file}:{stop.line}" if stop.line is not None else f"{stop.file}"
 
 
 def _hit(stop: Stop) -> str:

@@ -12,7 +12,7 @@ from cardapp.authoring.recording import Change, Recording, changed_text, place_c
 from cardapp.card.anchors import digest
 from cardapp.card.catalog import Catalog
 from cardapp.card.source import load_card
-from cardapp.errors import Conflict, InvalidValue
+from cardapp.errors import Conflict, InvalidCard, InvalidValue
 from tests.cardapp.card.conftest import first_step, small_source
 
 LINES = ["/* Adds. */", "static int", "total(int count)", "{", "    return count; // x", "}", ""]
@@ -94,6 +94,22 @@ def test_a_stop_gets_the_text_or_the_line_that_it_has_now(card: DraftCard) -> No
     ):
         card.snapshot["stop"] = {"file": "a.c", "line": line, "text": text}
         assert card.changes() == change
+
+
+def test_a_stop_with_a_text_that_is_unique_gets_its_line(card: DraftCard) -> None:
+    for line in ({}, {"line": "?"}):
+        card.snapshot["stop"] = {"file": "a.c", "text": "return count;", **line}
+        assert card.changes() == {"/snapshots/0/stop/line": (None, 5, False)}
+    for text, problem in (
+        ("count", "'count' is in lines 3, 5 of a.c: name the line, or a text that only one line has"),
+        ("nowhere", "no line of the file contains it: correct line and text of the stop"),
+    ):
+        card.snapshot["stop"] = {"file": "a.c", "text": text}
+        assert card.changes() == {}
+        assert card.problems[0].endswith(problem)
+    card.snapshot["stop"] = {"file": "a.c", "text": "?"}
+    with pytest.raises(InvalidCard, match="needs a line, or the text of one"):
+        card.changes()
 
 
 def test_a_place_that_is_not_found_is_a_problem(card: DraftCard) -> None:
