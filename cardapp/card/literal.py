@@ -25,6 +25,17 @@ _MINUS = str.maketrans({"\u2212": "-", "\u00a0": " ", "\u2009": " ", "\u202f": "
 """What is pasted from a text: the minus sign, and blanks that are none of the language."""
 
 
+class Constant(NamedTuple):
+    """What gdb made of a text with names of the program: ``value`` as it prints it, ``number`` the integer. It is None
+    for a floating point number."""
+
+    value: str
+    number: int | None
+
+
+Constants = Mapping[str, Constant]
+
+
 class Reading(NamedTuple):
     """How a text is understood. One of the two is None: ``reads`` is the value as the debugger writes it, ``reason``
     says why there is none."""
@@ -73,7 +84,7 @@ def read(
     language: Language,
     like: str | None = None,
     letter: str | None = None,
-    constants: Mapping[str, str] | None = None,
+    constants: Constants | None = None,
 ) -> Reading:
     """How ``typed`` is understood, as a value of the kind of ``like``, which gdb printed or the card expects.
 
@@ -85,7 +96,7 @@ def read(
         return Reading(None, str(error))
 
 
-def _read(text: str, language: Language, like: str | None, letter: str | None, constants: Mapping[str, str]) -> str:
+def _read(text: str, language: Language, like: str | None, letter: str | None, constants: Constants) -> str:
     if not text:
         raise NoValue("this is empty")
     kind = kind_of(like, language, letter)
@@ -94,6 +105,8 @@ def _read(text: str, language: Language, like: str | None, letter: str | None, c
     text = text if '"' in text else text.translate(_MINUS)
     if kind == "pointer":
         return _pointer(text, language, like or "", constants)
+    if kind == "name" and text in constants:
+        return constants[text].value
     is_name = kind == "name" or (kind == "aggregate" and language == "rust")
     if is_name and re.fullmatch(r"[A-Za-z_][\w:]*|\(.*\|.*\)", text):
         return text
@@ -103,11 +116,42 @@ def _read(text: str, language: Language, like: str | None, letter: str | None, c
         return NULL
     if kind is None and text.startswith('"'):
         return _text(text)
-    text = constants.get(text, text)
+    text = _known(text, constants)
     found = re.fullmatch(r"-?\d+ ('.*')", text)  # a character as gdb prints it: 97 'a'
     if kind == "float" and (special := re.fullmatch(r"(-?)(nan|inf)(?:inity)?", text, re.IGNORECASE)):
         return special[1] + special[2].lower()
     return _number(evaluate(found[1] if found else text, language), kind, language)
+
+
+def _known(text: str, constants: Constants, default: str | None = None) -> str:
+    """What gdb made of the text, as a literal; else the text itself."""
+    found = constants.get(text)
+    if found is None:
+        return text if default is None else default
+    return found.value if found.number is None or found.value in ("true", "false") else str(found.number)
+
+
+_NAMED = re.compile(r"(?<![\w.'\\])[A-Za-z_]\w*")
+_MAX_NAMED = 200
+
+
+def named(typed: str, language: Language, like: str | None = None) -> set[str]:
+    """The parts of what was typed that only gdb may know: those with a name that is neither a literal nor a text."""
+    kind = kind_of(like, language)
+    if kind == "text":
+        return set()
+    found = aggregate.parse(typed, language)
+    if found is not None:
+        known = aggregate.parse(like, language) if like is not None else None
+        parts = ((each.value, model_of(each.name, at, known)) for at, each in enumerate(found.items))
+        return {
+            name
+            for value, model in parts
+            for name in named(spelled(value, language), language, None if model is None else spelled(model, language))
+        }
+    text = typed.strip().translate(_MINUS)
+    names = {*_NAMED.findall(text)} - _NULLS - {"true", "false"}
+    return {text} if names and '"' not in text and len(text) <= _MAX_NAMED else set()
 
 
 def _number(number: Number, kind: Kind | None, language: Language) -> str:
@@ -138,7 +182,7 @@ def character(code: int) -> str:
     return f"{code} '{sign}'"
 
 
-def _pointer(text: str, language: Language, like: str, constants: Mapping[str, str]) -> str:
+def _pointer(text: str, language: Language, like: str, constants: Constants) -> str:
     if text in _NULLS or _NULL_CAST.fullmatch(text):
         return NULL
     if text == "*" or text.startswith(("* ", '*"')):
@@ -146,13 +190,13 @@ def _pointer(text: str, language: Language, like: str, constants: Mapping[str, s
     if text.startswith('"') or aggregate.parse(text, language) is not None:
         return f"* {_content(text, language, like, constants)}"
     address = re.fullmatch(r"(?:\([^()]*\*+\)\s*)?(.+)", text)
-    number = evaluate(constants.get(text, address[1] if address else text), language)
+    number = evaluate(_known(text, constants, address[1] if address else text), language)
     if isinstance(number.value, float) or number.form != "number" or number.value < 0:
         raise NoValue("this is no address")
     return hex(number.value)
 
 
-def _content(text: str, language: Language, like: str, constants: Mapping[str, str]) -> str:
+def _content(text: str, language: Language, like: str, constants: Constants) -> str:
     """What a pointer points to, after the ``*``."""
     return text and _read(text, language, like.removeprefix("*").strip() or None, None, constants)
 
@@ -192,7 +236,7 @@ def escaped(content: bytes) -> str:
 # -- aggregates ------------------------------------------------------------------------------------------------------
 
 
-def _aggregate(text: str, language: Language, like: str | None, constants: Mapping[str, str]) -> str:
+def _aggregate(text: str, language: Language, like: str | None, constants: Constants) -> str:
     found = aggregate.parse(text, language)
     if found is None:
         raise NoValue("write all parts, in the brackets of the language")
@@ -207,7 +251,7 @@ def _part(
     at: int,
     language: Language,
     known: Aggregate | None,
-    constants: Mapping[str, str],
+    constants: Constants,
 ) -> str:
     model = model_of(name, at, known)
     like = None if model is None else spelled(model, language)

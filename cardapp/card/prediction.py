@@ -14,7 +14,7 @@ from typing import Any, Literal
 from cardapp.card import aggregate
 from cardapp.card.aggregate import Aggregate
 from cardapp.card.constant import Language, NoValue, as_single, unescaped
-from cardapp.card.literal import Reading, kind_of, model_of, read, spelled
+from cardapp.card.literal import Constants, Reading, kind_of, model_of, named, read, spelled
 from cardapp.card.model import NOT_RECORDED, Expectation, Snapshot
 from cardapp.card.notation import integer
 from cardapp.card.proof import same_value
@@ -38,7 +38,7 @@ def understood(
     wanted: Expectation,
     language: Language,
     seen: str | None = None,
-    constants: Mapping[str, str] | None = None,
+    constants: Constants | None = None,
 ) -> Reading:
     """How ``typed`` is understood at a stop where the card expects ``wanted``, and the program has ``seen``, if known.
 
@@ -48,13 +48,27 @@ def understood(
     return read(typed, language, like, wanted.format, constants)
 
 
+def names_in(
+    said: Mapping[str, str], snapshot: Snapshot, values: Mapping[str, Any] | None, language: Language
+) -> set[str]:
+    """The texts whose values only gdb may know, among the predictions and the ``values`` of the program, if it has
+    stopped: those with names of constants."""
+    found: set[str] = set()
+    for expression, text in said.items():
+        seen = _seen(expected_at(snapshot, expression), values)
+        found |= named(text, language, seen)
+        if values is not None and kind_of(seen, language) == "name":
+            found.add(str(seen))
+    return found
+
+
 def judged(
     seq: int,
     said: Mapping[str, str],
     snapshot: Snapshot,
     values: Mapping[str, Any] | None,
     language: Language = "c",
-    constants: Mapping[str, str] | None = None,
+    constants: Constants | None = None,
 ) -> dict[str, Any]:
     """The judgement of the prediction with the number ``seq``: the data of an event ``prediction.judged``.
 
@@ -74,7 +88,7 @@ def judged(
             right[expression] = None
         else:
             right[expression] = is_right(text, wanted, there, language, constants)
-        if not text.strip():
+        if not text.strip() and not wanted.undefined:
             right[expression] = False
     by: Judge = "card" if values is None else "program"
     return {"prediction": seq, "said": dict(said), "reads": reads, "seen": seen, "right": right, "by": by}
@@ -94,7 +108,7 @@ def _seen(wanted: Expectation, values: Mapping[str, Any] | None) -> str | None:
 
 
 def is_right(
-    typed: str, wanted: Expectation, seen: str, language: Language, constants: Mapping[str, str] | None = None
+    typed: str, wanted: Expectation, seen: str, language: Language, constants: Constants | None = None
 ) -> bool:
     """Whether what the learner typed means the value ``seen``, within the tolerance that the card gives."""
     if _plain(typed) == _plain(seen):
@@ -105,7 +119,7 @@ def is_right(
 
 
 class _Comparison:
-    def __init__(self, wanted: Expectation, language: Language, constants: Mapping[str, str]) -> None:
+    def __init__(self, wanted: Expectation, language: Language, constants: Constants) -> None:
         self._wanted = wanted
         self._language = language
         self._constants = constants
@@ -152,7 +166,13 @@ class _Comparison:
                 same_value(Expectation(wanted.expression, each, None, wanted.tolerance), seen)
                 for each in _spellings(reads)
             )
-        return reads == seen or (kind == "name" and reads == seen.rpartition("::")[2])
+        return reads == seen or (kind == "name" and self._is_same_name(reads, seen))
+
+    def _is_same_name(self, reads: str, seen: str) -> bool:
+        """Whether the learner wrote the enumerator without its scope, or its number."""
+        known = self._constants.get(seen)
+        is_number = known is not None and known.number is not None and str(known.number) == reads
+        return is_number or reads == seen.rpartition("::")[2]
 
     def _is_same_pointer(self, reads: str, seen: str) -> bool:
         """A debugger's ``*`` stands for any address but null. What lies behind it is compared where it is shown."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from cardapp.card import navigation, proof
+from cardapp.card.literal import Constants
 from cardapp.card_loader import CardLoader, ServedCard
 from cardapp.errors import (
     CardAppError,
@@ -328,15 +329,25 @@ class Checkpoints:
     ) -> Operation:
         """Publish and record in one transaction, unless the operation was cancelled. Returns the finished operation."""
         socket, stop_id = guard.before.choice.socket, reading["stop_id"]
+        constants = self._constants(operation, guard, served, reading)
         with self._lock:
             if operation.cancellation is not None:
                 raise operation.cancellation
             finished = operation.finished("ready", self._storage.now())
             self._storage.ready(
-                served, finished, socket=socket, stop_id=stop_id, actor=actor, synced=synced, constants={}
+                served, finished, socket=socket, stop_id=stop_id, actor=actor, synced=synced, constants=constants
             )
             self.left_by = None
         return finished
+
+    def _constants(self, operation: Operation, guard: Guard, served: ServedCard, reading: dict[str, Any]) -> Constants:
+        """The values of the constants of the program that the learner predicted."""
+
+        def call(tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+            return session_tools.call_tool(guard.client, tool, arguments, seconds=session_tools.CONSTANTS_SECONDS)
+
+        names = self._storage.names_to_read(served, operation.snapshot_ref, reading["values"])
+        return session_tools.constants(call, names)
 
     # -- failures --------------------------------------------------------------------------------------------------
 

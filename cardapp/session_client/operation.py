@@ -9,14 +9,16 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict, cast
 
 from cardapp.card import navigation
 from cardapp.card.constant import language_of
+from cardapp.card.literal import Constants
 from cardapp.card.model import Identity
 from cardapp.card.navigation import Position
+from cardapp.card.prediction import names_in
 from cardapp.card.progress import LastResult
 from cardapp.card_loader import ServedCard
 from cardapp.errors import (
@@ -214,6 +216,13 @@ class CheckpointStorage:
             saved = card_state.load_position(conn, served.identity.uuid)
         return navigation.repair(served.catalog, saved.position)
 
+    def names_to_read(self, served: ServedCard, key: str, values: dict[str, Any]) -> list[str]:
+        """The texts in the predictions at the stop ``key`` that gdb has to evaluate before these are judged."""
+        with self._database.read() as conn:
+            made = learner.unjudged(conn, key, served.identity.id)
+        snapshot, language = served.catalog.snapshots[key], language_of(served.card.target.sources)
+        return sorted(set().union(*(names_in(each.data["values"], snapshot, values, language) for each in made)))
+
     def take_generation(self, wanted: int | None) -> int:
         """Store the generation ``wanted``, or the next generation if it is None. Returns the stored generation."""
         with self._database.write() as tx:
@@ -256,7 +265,7 @@ class CheckpointStorage:
         stop_id: str,
         actor: str,
         synced: bool,
-        constants: Mapping[str, str],
+        constants: Constants,
     ) -> None:
         """Publish the operation's snapshot with SYNC on, and judge the predictions of its values.
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from cardapp.card.literal import Constants
 from cardapp.errors import ProgramNotStopped
+from cardapp.session_client import session_tools
 from cardapp.session_client.link import SessionLink
 from cardapp.session_client.session_tools import RUN_COMMANDS
 
@@ -39,6 +42,10 @@ class Program:
         """
         arguments = {"commands": commands, "stop_id": stop_id}
         return self._link.call(RUN_COMMANDS, arguments, seconds=COMMANDS_SECONDS)
+
+    def constants(self, texts: Sequence[str]) -> Constants:
+        """What gdb makes of texts with names of the program's constants and types; nothing without a session."""
+        return session_tools.constants(self._link.call, texts)
 
     def read(self) -> dict[str, Any]:
         """``{state, reason, file, line, function, frames, locals}``, all of one moment.

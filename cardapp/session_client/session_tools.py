@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import shlex
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NotRequired, TypedDict, cast
 
 from cardapp.card import proof
+from cardapp.card.literal import Constant, Constants
 from cardapp.card.model import AllocatorRecipe, Identity, NodesRecipe, Snapshot
 from cardapp.errors import (
     MAX_PEER_TEXT,
@@ -38,6 +40,9 @@ from cardapp.session_client.failure_details import details
 REPLAY = "checkpoint_replay"
 MOVES = ("step", "next", "finish", "continue", "interrupt")
 RUN_COMMANDS = "run_commands"
+CONSTANTS = "read_constants"
+MAX_CONSTANTS = 100
+CONSTANTS_SECONDS = 2.0
 
 SLOW_FALLBACKS = ("late_pc_sign", "no_checkpoint", "failed_restart", "second_run")
 """The possible names in ``fallbacks`` of a replay's result. ``service.json`` describes each."""
@@ -264,6 +269,20 @@ def session_binding(client: McpClient, *, seconds: float) -> BindingResult:
     return cast("BindingResult", call_tool(client, "session_binding", {}, seconds=seconds))
 
 
+def constants(call: Callable[[str, dict[str, Any]], dict[str, Any]], texts: Sequence[str]) -> Constants:
+    """What gdb makes of texts with names of the program's constants and types, asked with ``call(tool, arguments)``.
+
+    The rest is missing: also everything, if the session does not answer, or an earlier release started it.
+    """
+    if not texts:
+        return {}
+    try:
+        found = call(CONSTANTS, {"texts": [*texts][:MAX_CONSTANTS]})
+    except CardAppError:
+        return {}
+    return {text: Constant(each["value"], each["number"]) for text, each in found["values"].items()}
+
+
 def failure(structured: Any, text: str) -> CardAppError:
     """The error for a tool's failure. It keeps the failure's code if that is known, and its details."""
     data = dict(structured) if isinstance(structured, dict) else {}
@@ -368,6 +387,9 @@ _BY_TOOL |= {
         **_STATE, outputs={"type": "array", "items": {"type": "string", "maxLength": 4000}, "maxItems": 20}
     ),
     "backtrace": _record(**_STATE, frames={"type": "array", "items": _FRAME, "maxItems": 64}),
+    CONSTANTS: _record(
+        values={"type": "object", "additionalProperties": _record(value=_SHORT, number=_INTEGER_OR_NULL)}
+    ),
     "locals": _record(**_STATE, locals={"type": "array", "items": _LOCAL, "maxItems": 200}),
 }
 _CHECKERS = {tool: validator(schema) for tool, schema in _BY_TOOL.items()}

@@ -53,6 +53,17 @@ COMMANDS_IN = tool_schema(
     }
 )
 COMMANDS_OUT = tool_schema(STATE | {"outputs": {"type": "array", "items": TEXT, "maxItems": 20}})
+CONSTANTS_IN = tool_schema(
+    {"texts": {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 200}, "maxItems": 100}}
+)
+CONSTANTS_OUT = tool_schema(
+    {
+        "values": {
+            "type": "object",
+            "additionalProperties": closed_object({"value": TEXT, "number": INTEGER_OR_NULL}),
+        }
+    }
+)
 LOCALS_OUT = tool_schema(STATE | {"locals": {"type": "array", "items": LOCAL}})
 
 _ANSWER = f"Answers where it has stopped, how it has ended, or after {MOVE_SECONDS:g} s that it is running."
@@ -102,6 +113,16 @@ class ProgramTools:
                 self._locals,
             ),
             Tool(
+                "read_constants",
+                "Read constants",
+                "The values of those texts that are constant expressions of literals and of the program's types, "
+                "constants and macros, such as sizeof(struct node). Variables, memory and calls have none. The names "
+                "are those of the place where the program stands; while it runs, no text has a value.",
+                CONSTANTS_IN,
+                CONSTANTS_OUT,
+                self._constants,
+            ),
+            Tool(
                 "run_commands",
                 "Run a strategy",
                 f"Run gdb commands at the stop stop_id: {', '.join(strategy.COMMANDS)}, by their full names. "
@@ -128,8 +149,9 @@ class ProgramTools:
             return self._session.relative(gdb.call("state", timeout=MOVE_SECONDS + READ_SECONDS, **waiting))
 
     def _commands(self, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
+        macros = self._session.macros(arguments["commands"])
         for command in arguments["commands"]:
-            if (reason := strategy.fault(command)) is not None:
+            if (reason := strategy.fault(command, macros)) is not None:
                 raise ToolFailure("command_not_allowed", f"{command!r} {reason}")
         named = [{"name": strategy.name_of(each), "text": each} for each in arguments["commands"]]
         given = {"stop_id": arguments["stop_id"], "commands": named, "moves": sorted(strategy.MOVES)}
@@ -167,6 +189,13 @@ class ProgramTools:
 
     def _locals(self, _arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
         return self._read("locals")
+
+    def _constants(self, arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
+        gdb = self._session.gdb
+        with _failures():
+            if gdb.call("state", timeout=READ_SECONDS)["state"] == "running":
+                return {"values": {}}
+            return {"values": gdb.call("constants", timeout=READ_SECONDS, texts=arguments["texts"])}
 
     def _read(self, what: str) -> dict[str, Any]:
         with _failures():

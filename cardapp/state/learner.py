@@ -12,6 +12,7 @@ from typing import Any
 
 from cardapp.card.answers import JUDGED, KINDS, PREDICTION, PROVED, Entry, is_usable
 from cardapp.card.constant import Language
+from cardapp.card.literal import Constants
 from cardapp.card.model import Identity, Snapshot
 from cardapp.card.prediction import judged
 from cardapp.state import events
@@ -50,7 +51,7 @@ def judge(
     values: Mapping[str, Any] | None,
     *,
     language: Language = "c",
-    constants: Mapping[str, str] | None = None,
+    constants: Constants | None = None,
     actor: str,
     card: Identity,
     at: str,

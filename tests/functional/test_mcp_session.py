@@ -22,7 +22,7 @@ pytestmark = pytest.mark.functional
 
 PATIENCE = 30.0
 TOOLS = {"session_binding", "checkpoint_replay", "target_reset", "pane_fit", "debugger_state"} | {
-    *("step", "next", "finish", "continue", "interrupt", "backtrace", "locals", "run_commands"),
+    *("step", "next", "finish", "continue", "interrupt", "backtrace", "locals", "run_commands", "read_constants"),
     *("list_sources", "read_source", "restore_source"),
 }
 LINE = next(number for number, line in enumerate(PROGRAM.splitlines(), 1) if "/* again */" in line)

@@ -64,6 +64,7 @@ def test_the_program_judges_in_the_transaction_of_its_proof(counted: Stage) -> N
     assert judged["data"] == {
         "prediction": first,
         "said": {"calls": "2", "n": "5", "total": "0x3", "unset": "0"},
+        "reads": {"calls": "2", "n": "5", "total": "3", "unset": "0"},
         "seen": {"calls": "2", "n": "0x2", "total": "3", "unset": "undefined"},
         "right": {"calls": True, "n": False, "total": True, "unset": None},
         "by": "program",
@@ -75,7 +76,12 @@ def test_the_program_judges_in_the_transaction_of_its_proof(counted: Stage) -> N
     again = predict(counted, SECOND, n="2")
     assert counted.tcp.post("/api/checkpoint/activate", counted.activation(SECOND)).status == 200
     assert [event["data"]["prediction"] for event in after(counted, again) if "prediction" in event["data"]] == [again]
-    assert [row["right"] for row in item(counted, SECOND)["latest"]] == [True]
+    assert [(row["right"], row["empty"]) for row in item(counted, SECOND)["latest"]] == [
+        (False, True),
+        (True, False),
+        (False, True),
+        (None, True),  # the card calls it undefined
+    ]
     assert not [event for event in after(counted, 0) if event["data"].get("prediction") == elsewhere]
 
 
@@ -91,5 +97,5 @@ def test_without_a_session_the_card_judges(counted: Stage) -> None:
     made = predict(counted, SECOND, total="4", calls="2")
     (judged,) = after(counted, made)
     assert (judged["kind"], judged["data"]["by"]) == ("prediction.judged", "card")
-    assert judged["data"]["seen"] == {"total": "3", "calls": None}
-    assert judged["data"]["right"] == {"total": False, "calls": None}
+    assert judged["data"]["seen"] == {"total": "3", "calls": None, "n": "0x2", "unset": "undefined"}
+    assert judged["data"]["right"] == {"total": False, "calls": None, "n": False, "unset": None}

@@ -21,6 +21,7 @@ from typing import Any
 
 import gdb
 
+from cardapp.session_host.gdb_plugin.constants import constants
 from cardapp.session_host.gdb_plugin.program import Program
 from cardapp.session_host.gdb_plugin.replay import Replays
 from cardapp.session_host.gdb_plugin.stops import Failure
@@ -64,6 +65,7 @@ class Channel:
             "kill": program.kill,
             "call_stack": program.call_stack,
             "locals": program.locals,
+            "constants": constants,
             "read": lambda **what: read(lambda: program.state()["stop_id"], **what),
         }
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from cardapp.card.constant import language_of
 from cardapp.card.model import Snapshot
-from cardapp.card.prediction import expected_at, unasked, understood
+from cardapp.card.prediction import expected_at, names_in, unasked, understood
 from cardapp.card_loader import ServedCard
 from cardapp.errors import InvalidValue
 from cardapp.schema import pointer
@@ -15,11 +15,17 @@ from cardapp.web.http import Reply, Request, answer
 
 def read(request: Request) -> Reply:
     """How each text is understood, as the language of the program reads it. Only the kind of the stop's value is used,
-    and nothing is stored."""
-    loaded, values = request.services.card_loader.current(), request.body["values"]
+    and nothing is stored. Names of constants are known while the program stands at a stop."""
+    services, values = request.services, request.body["values"]
+    loaded = services.card_loader.current()
     snapshot = stop_that_asks(loaded, request.body["key"], values, ["values"])
     language = language_of(loaded.card.target.sources)
-    found = {each: understood(text, expected_at(snapshot, each), language) for each, text in values.items()}
+    names = names_in(values, snapshot, None, language)
+    constants = services.program.constants(sorted(names)) if names and services.control.published_operation() else {}
+    found = {
+        each: understood(text, expected_at(snapshot, each), language, constants=constants)
+        for each, text in values.items()
+    }
     return answer({"values": {each: reading._asdict() for each, reading in found.items()}})
 
 
