@@ -34,6 +34,10 @@ class ServedCard:
         """The lines of the target's source files as they are now."""
         return LoadedCard(self.card, self.identity, self.path).sources()
 
+    def macros(self) -> set[str]:
+        """The function-like macros that the target's files define as they are now."""
+        return LoadedCard(self.card, self.identity, self.path).macros()
+
 
 class CardLoader:
     """The card of the service, for use by any thread. A file is read again only after its status changed.

@@ -122,8 +122,8 @@ MARKET = Product(
 
 PRODUCTS = {product.package: product for product in (CARD, MARKET)}
 
-# gdb's own Python has none of our packages: this part may import the standard library and itself only.
-IN_GDB = "session_host.gdb_plugin"
+# gdb's own Python has none of our packages: this part may import the standard library, itself and one module only.
+IN_GDB = ("session_host.gdb_plugin", "card.expression")
 
 IMPURE_MODULES = {
     "asyncio", "concurrent", "http", "multiprocessing", "queue", "select", "selectors", "signal", "socket",
@@ -163,7 +163,7 @@ def own_import_fault(product: Product, name: str, target: str) -> str | None:
     """Why the module ``name`` may not import ``target``, both below the package; None when it may."""
     here, there = part_of(name), part_of(target)
     if in_gdb(product, name) and not in_gdb(product, target):
-        return f"gdb's Python loads {IN_GDB} only"
+        return f"gdb's Python loads {', '.join(IN_GDB)} only"
     if here == there or there in ("", "__version__"):
         return None
     if there in product.separate:
@@ -176,7 +176,7 @@ def own_import_fault(product: Product, name: str, target: str) -> str | None:
 
 
 def in_gdb(product: Product, name: str) -> bool:
-    return product is CARD and within(name, (IN_GDB,))
+    return product is CARD and within(name, IN_GDB)
 
 
 def import_faults(product: Product, name: str, tree: ast.Module, package: str) -> Iterator[str]:

@@ -2,13 +2,14 @@
 
 This is the first barrier. It reads an expression token by token, like C, C++ and Rust, and needs no program. The second
 barrier is in gdb, which evaluates with ``may-call-functions off`` and ``may-write-memory off``: ``(char *)(p + 1)`` may
-be a cast or a call, and only gdb knows the types.
+be a cast or a call, and only gdb knows the types. A function-like macro calls nothing itself: gdb's side looks at what
+it expands to. gdb's Python loads this module, so it needs the standard library only.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 _TOKEN = re.compile(
     r"""
@@ -27,6 +28,7 @@ _SHELL = "$_shell"
 program."""
 _NOT_CALLED = frozenset(
     [
+        "size",
         "not",
         "and",
         "or",
@@ -56,11 +58,13 @@ _NOT_CALLED = frozenset(
         "char32_t",
     ]
 )
-"""Names before a parenthesis that call nothing: operators, and types of a cast as C++ writes it."""
+"""Names before a parenthesis that call nothing: operators, types of a cast as C++ writes it, and ``size``, which counts
+the elements of a container."""
 
 
-def fault(expression: str) -> str | None:
-    """Why the expression may not be evaluated, as a predicate: "assigns (=)…". None if it may be."""
+def fault(expression: str, macros: Collection[str] = ()) -> str | None:
+    """Why the expression may not be evaluated, as a predicate: "assigns (=)…". None if it may be. ``macros`` are the
+    names of function-like macros."""
     before = ""
     for kind, token in _tokens(expression):
         if token in _ASSIGNMENTS:
@@ -69,10 +73,20 @@ def fault(expression: str) -> str | None:
             return f"changes a variable ({token}): an expression must not change the program"
         if token == _SHELL:
             return f"calls {_SHELL}: an expression must not run a command"
-        if token == "(" and _may_be_called(before):
+        if token == "(" and _may_be_called(before) and before not in macros:
             return f"calls {before if before != ']' else 'a function'}: an expression must not run code of the program"
         before = token if kind in ("name", "operator") else ""
     return None
+
+
+def called(expression: str) -> list[str]:
+    """The names before a parenthesis that are functions or function-like macros."""
+    names, before = [], ""
+    for kind, token in _tokens(expression):
+        if token == "(" and _may_be_called(before) and before != "]":
+            names.append(before)
+        before = token if kind in ("name", "operator") else ""
+    return names
 
 
 def _may_be_called(before: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -19,10 +20,10 @@ from typing import Any
 import fastjsonschema
 from jsonschema.protocols import Validator
 
-from cardapp.card.expression import fault as expression_fault
+from cardapp.card import expression as expressions
 from cardapp.card.model import (
-    UNDEFINED,
     NOT_RECORDED,
+    UNDEFINED,
     AllocatorRecipe,
     Block,
     BlockRecipe,
@@ -49,6 +50,10 @@ MAX_NODES = 200
 """The maximum number of nodes of a list or tree that are read, unless the card names another number."""
 
 
+_MACRO = re.compile(r"\s*#\s*define\s+(\w+)\(")
+_HEADERS = ("*.h", "*.hh", "*.hpp", "*.inc")
+
+
 @dataclass(frozen=True)
 class LoadedCard:
     """A card with its identity and the absolute path of its source file."""
@@ -71,6 +76,10 @@ class LoadedCard:
         be read, or that is a link out of the root, is left out. A caller that needs the file reports it."""
         return source_lines(self.target_directory, filter(self.has_inside, self.card.target.sources))
 
+    def macros(self) -> set[str]:
+        """The function-like macros that the target's files define as they are now."""
+        return macros(self.target_directory, self.card.target.sources)
+
     def has_inside(self, name: str) -> bool:
         """Whether the file is in the root, also after links are resolved. Sheets must not show other files."""
         root = os.path.realpath(self.root)
@@ -85,6 +94,13 @@ def source_lines(directory: Path, names: Iterable[str]) -> dict[str, list[str]]:
         if raw is not None:
             found[name] = _lines(raw.decode("utf-8", "replace"))
     return found
+
+
+def macros(directory: Path, names: Iterable[str]) -> set[str]:
+    """The function-like macros that the files ``names``, or a header below ``directory``, define."""
+    headers = (str(each.relative_to(directory)) for pattern in _HEADERS for each in directory.rglob(pattern))
+    lines = (line for each in source_lines(directory, {*names, *headers}).values() for line in each)
+    return {found[1] for line in lines if (found := _MACRO.match(line)) is not None}
 
 
 def read_regular(path: Path) -> bytes | None:
@@ -124,7 +140,7 @@ def load_card(path: str | Path) -> LoadedCard:
         raw = file.read_bytes()
     except OSError as error:
         raise InvalidCard(f"{file} cannot be read: {error.strerror}") from error
-    card, identity = parse_card(raw, str(file))
+    card, identity = parse_card(raw, str(file), file.parent)
     loaded = LoadedCard(card, identity, file)
     if not loaded.target_directory.is_relative_to(loaded.root):
         message = f"{loaded.root} does not contain the target's directory {loaded.target_directory}"
@@ -132,12 +148,15 @@ def load_card(path: str | Path) -> LoadedCard:
     return loaded
 
 
-def parse_card(raw: bytes, name: str) -> tuple[Card, Identity]:
-    """Decode and check the card in ``raw``; return it with its identity. Messages call it ``name``."""
+def parse_card(raw: bytes, name: str, folder: Path | None = None) -> tuple[Card, Identity]:
+    """Decode and check the card in ``raw``; return it with its identity. Messages call it ``name``.
+
+    ``folder`` is the card's folder, whose sources may define macros; None: there is none.
+    """
     if len(raw) > MAX_SOURCE_BYTES:
         raise InvalidCard(f"{name} is larger than {MAX_SOURCE_BYTES} bytes")
     document = decode_source(raw, name)
-    faults = (() if _is_valid(document) else field_errors(_checker(), document)) or tuple(_faults(document))
+    faults = (() if _is_valid(document) else field_errors(_checker(), document)) or tuple(_faults(document, folder))
     if faults:
         first = faults[0]
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
@@ -189,7 +208,7 @@ def decode_source(raw: bytes, name: str) -> Any:
 _CHILDREN = {"tasks": "blocks", "blocks": "phases", "phases": "steps", "steps": "snapshots", "snapshots": None}
 
 
-def _faults(document: dict[str, Any]) -> Iterator[FieldError]:
+def _faults(document: dict[str, Any], folder: Path | None) -> Iterator[FieldError]:
     target = document["target"]
     sources, runs = set(target["sources"]), target.get("runs", {})
     if "root" not in target and ".." in target["directory"].split("/"):
@@ -203,8 +222,12 @@ def _faults(document: dict[str, Any]) -> Iterator[FieldError]:
             if "run" in item and item["run"] not in runs:
                 known = ", ".join(sorted(runs)) or "there are none"
                 yield FieldError(f"{pointer}/run", f"{item['run']!r} is not one of target.runs ({known})")
-    for pointer, expression in _expressions(document):
-        if (reason := expression_fault(expression)) is not None:
+    found = list(_expressions(document))
+    defined: set[str] = set()
+    if folder is not None and any(expressions.called(expression) for _, expression in found):
+        defined = macros(folder / target["directory"], sources)
+    for pointer, expression in found:
+        if (reason := expressions.fault(expression, defined)) is not None:
             yield FieldError(pointer, f"{expression!r} {reason}")
     yield from _duplicate_ids(document, "tasks", "")
 
@@ -213,6 +236,12 @@ def _code_faults(code: dict[str, Any], sources: set[str], pointer: str) -> Itera
     if code.get("from", 1) > code.get("to", code.get("from", 1)):
         yield FieldError(pointer, f"ends before it begins: from {code['from']} to {code['to']}")
     yield from _unknown_file(code, sources, f"{pointer}/file")
+
+
+def _stop_faults(stop: dict[str, Any], sources: set[str], pointer: str) -> Iterator[FieldError]:
+    yield from _unknown_file(stop, sources, f"{pointer}/file")
+    if stop.get("text") == NOT_RECORDED and stop.get("line", NOT_RECORDED) == NOT_RECORDED:
+        yield FieldError(pointer, "needs a line, or the text of one")
 
 
 def _expressions(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -237,12 +266,6 @@ def _texts_of(value: Any, pointer: str, skipped: tuple[str, ...] = ()) -> Iterat
         for name, member in value.items() if isinstance(value, dict) else enumerate(value):
             if name not in skipped:
                 yield from _texts_of(member, f"{pointer}/{name}")
-
-def _stop_faults(stop: dict[str, Any], sources: set[str], pointer: str) -> Iterator[FieldError]:
-    yield from _unknown_file(stop, sources, f"{pointer}/file")
-    if stop.get("text") == NOT_RECORDED and stop.get("line", NOT_RECORDED) == NOT_RECORDED:
-        yield FieldError(pointer, "needs a line, or the text of one")
-
 
 
 def pointer_token(name: str) -> str:

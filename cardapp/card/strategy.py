@@ -8,7 +8,7 @@ here first. Only a name with its arguments is passed to gdb.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,8 +79,9 @@ def name_of(command: str) -> str:
     return found["name"] if found is not None else ""
 
 
-def fault(command: str) -> str | None:
-    """Why the command may not be run, as a sentence without a subject. None if it may be."""
+def fault(command: str, macros: Collection[str] = ()) -> str | None:
+    """Why the command may not be run, as a sentence without a subject. None if it may be. ``macros`` are the names of
+    function-like macros, which a command that prints a value may use."""
     found = _COMMAND.fullmatch(command.strip())
     name = found["name"] if found is not None else ""
     if found is None or name not in COMMANDS:
@@ -91,7 +92,7 @@ def fault(command: str) -> str | None:
         return f"has {form[:_MAX_NAME]!r} behind {name}: give a format like /x or /8xb, and only to print, x, output"
     if re.fullmatch(COMMANDS[name], rest) is None:
         return f"has arguments that {name} may not have here: {_arguments(name)}"
-    if (reason := expression.fault(rest)) is not None:
+    if (reason := expression.fault(rest, macros if name in _VALUES else ())) is not None:
         return f"{reason}; look at a variable instead"
     return None
 

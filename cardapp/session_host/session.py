@@ -8,10 +8,11 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from cardapp.card.expression import called
 from cardapp.card.model import Identity, Target
 from cardapp.card.source import LoadedCard, load_card
 from cardapp.errors import CardAppError, DebuggerFailed, EditorUnavailable, TooSlow
@@ -172,6 +173,11 @@ class Session:
     def target(self) -> Target:
         """The card's target, read from its source file now. Raises ``OSError``, ``ValueError`` or ``InvalidCard``."""
         return self._loaded().card.target
+
+    def macros(self, expressions: Iterable[str]) -> Collection[str]:
+        """The function-like macros of the card's sources, if an expression may use one. Raises the errors of
+        :meth:`target`."""
+        return self._loaded().macros() if any(map(called, expressions)) else ()
 
     def _loaded(self) -> LoadedCard:
         sha = self.identity().source_sha256

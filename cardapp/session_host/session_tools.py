@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from cardapp.card import expression as expressions
+from cardapp.card.expression import fault as expression_fault
 from cardapp.errors import CardAppError, DebuggerFailed, EditorUnavailable, TooSlow
 from cardapp.mcp.tool import CallContext, Tool, ToolFailure
 from cardapp.schema import field_errors, validator
@@ -295,7 +295,7 @@ class SessionTools:
             raise ToolFailure(
                 "bad_recipe", f"the allocator's recipe is wrong at {faults[0].pointer or '/'}: {faults[0].message}"
             )
-        _check_expressions(arguments)
+        self._check_expressions(arguments)
         replay = Replay(
             self._session,
             context,
@@ -403,6 +403,15 @@ class SessionTools:
             return self._session.profile.columns, self._session.profile.rows
         return columns, rows
 
+    def _check_expressions(self, arguments: dict[str, Any]) -> None:
+        """Refuse expressions that assign a value or call a function, before gdb gets them."""
+        recipe = arguments.get("allocator") or {}
+        found = [*arguments["expressions"], *_texts(arguments["stop"].get("if")), *_texts(recipe)]
+        macros = self._session.macros(found)
+        for expression in found:
+            if (reason := expression_fault(expression, macros)) is not None:
+                raise ToolFailure("bad_expression", f"{expression} {reason}", expression=expression)
+
     def _settled_grid(self, columns: int, rows: int) -> tuple[int, int]:
         """Wait until Neovim has taken the terminal's size, and return its grid. A smaller attached UI limits the grid.
 
@@ -421,16 +430,6 @@ class SessionTools:
             if tuple(found) == (columns, rows) or time.monotonic() > deadline:
                 return int(found[0]), int(found[1])
             pause.wait(POLL)
-
-
-def _check_expressions(arguments: dict[str, Any]) -> None:
-    """Refuse expressions that assign a value, before gdb gets them. What they call, gdb's side refuses: it knows the
-    macros."""
-    recipe = arguments.get("allocator") or {}
-    found = [*arguments["expressions"], *_texts(arguments["stop"].get("if")), *_texts(recipe)]
-    for expression in found:
-        if (reason := expressions.fault(expression, expressions.called(expression))) is not None:
-            raise ToolFailure("bad_expression", f"{expression} {reason}", expression=expression)
 
 
 def _texts(value: Any) -> Iterator[str]:

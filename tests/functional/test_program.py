@@ -252,6 +252,6 @@ def test_a_deep_call_stack_is_cut_and_inner_variables_hide_outer_ones(deep: Prog
 def test_long_values_are_cut_and_wild_pointers_are_shown(deep: ProgramSession) -> None:
     deep.replay(deep.card.at("/* the dive */", "main.c"))
     found = {each["name"]: each["value"] for each in deep.ask("locals")["locals"]}
-    assert found["odd"] == "{x = 1, wild = 0x8 <error: Cannot access memory at address 0x8>}"
+    assert found["odd"] == "{x = 1, wild = * <error: Cannot access memory at address *>}"
     assert found["many"] == "{0, 1, 0 <repeats 998 times>}"
-    assert found["long_text"] == f'"{("abcdefghijklmnopqrstuvwxyz" * 8)[:200]}"...'
+    assert found["long_text"] == f'"{("abcdefghijklmnopqrstuvwxyz" * 8)[:200]}"…'

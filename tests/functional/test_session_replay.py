@@ -57,8 +57,8 @@ def test_a_replay_answers_place_and_values(session: RunningSession) -> None:
     assert values["nothing"] == "0x0"
     assert values["letters"] == '"abc\\000\\000\\000\\000"'
     assert values["colour"] == "GREEN"
-    assert values["arena.blocks[0]"].startswith("{offset = 0, size = 2, label = 0x")
-    assert values["&zero"].endswith(" <zero>")
+    assert values["arena.blocks[0]"] == '{offset = 0, size = 2, label = * "first"}'
+    assert values["&zero"] == "* <zero>"
 
 
 def test_a_replay_stops_at_the_given_hit_with_the_given_arguments(session: RunningSession) -> None:

@@ -4,7 +4,8 @@ They leave no breakpoints, displays or selected frame behind. The caller has che
 function of the program meanwhile, and writes its memory only for the breakpoints of a command that moves the program.
 
 gdb prints a new stop or a selected frame to its window only. So for commands that change them, the reported output is
-that of the command ``frame``, and for ``finish`` also the value that gdb has recorded.
+that of the command ``frame``, and for ``finish`` also the value that gdb has recorded. A value has its
+canonical text.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import Any
 
 import gdb
 
+from cardapp.session_host.gdb_plugin import rendering
+from cardapp.session_host.gdb_plugin.evaluation import evaluate
 from cardapp.session_host.gdb_plugin.frames import frame_with_source
 from cardapp.session_host.gdb_plugin.program import Program
 from cardapp.session_host.gdb_plugin.stops import Failure
@@ -26,7 +29,10 @@ MAX_OUTPUT = 4000
 """The maximum number of characters of one command's output. The rest is dropped."""
 
 _SELECT_FRAME = ("frame", "up", "down")
-_NUMBERED = re.compile(r"^(\d+):", re.MULTILINE)
+_VALUE = re.compile(
+    r"(?P<name>print|output|display)(?:/(?P<letter>[acdfotuxz]))?\s+(?P<expression>[^-/\s].*)", re.DOTALL
+)
+"""A command that shows one value. Those with another format or with options show something else."""
 _SETTINGS = {"may-call-functions": "off", "style enabled": "off", "width": "unlimited"}
 
 
@@ -57,7 +63,7 @@ class TypedCommands:
         self._deadline = time.monotonic() + seconds
         self._outputs: list[str] = []
         self._breakpoints = {each.number for each in gdb.breakpoints()}
-        self._displays = _displays()
+        self._displays: list[re.Match[str]] = []
         self._settings = contextlib.ExitStack()
 
     def start(self) -> None:
@@ -72,7 +78,7 @@ class TypedCommands:
             if command["name"] in self._moves:
                 self._move(command["text"])
                 return
-            self._outputs.append(_bounded(_look(command["name"], command["text"])))
+            self._outputs.append(_bounded(self._look(command["name"], command["text"])))
         self._clean_up()
         self._done(self._program.state() | {"outputs": self._outputs})
 
@@ -81,7 +87,7 @@ class TypedCommands:
 
         def moved(outcome: dict[str, Any] | Exception) -> None:
             try:
-                told = _told(outcome, last)
+                told = _told(outcome, last) + self._displayed(outcome)
             except gdb.error as error:  # the program was killed
                 told = str(error)
             self._outputs.append(_bounded(told))
@@ -92,36 +98,53 @@ class TypedCommands:
         except Failure as error:  # the program has ended
             moved(error)
 
+    def _look(self, name: str, command: str) -> str:
+        """Run a command that does not move the program. Returns its output, or gdb's error message."""
+        gdb.write(f"{command}\n")
+        try:
+            with read_only():
+                shown = _VALUE.fullmatch(command.strip())
+                output = self._shown(shown) if shown is not None else str(gdb.execute(command, to_string=True))
+            gdb.write(output)
+            if name in _SELECT_FRAME:
+                output = gdb.execute("frame", to_string=True)
+        except (gdb.error, gdb.MemoryError) as error:
+            gdb.write(f"{error}\n")
+            output = str(error)
+        gdb.write(gdb.parameter("prompt"))
+        gdb.flush()
+        return output
+
+    def _shown(self, command: re.Match[str]) -> str:
+        value = evaluate(command["expression"])
+        text = rendering.text(value, command["letter"])
+        if command["name"] == "print":
+            return f"${gdb.add_history(value)} = {text}\n"
+        if command["name"] == "output":
+            return text
+        self._displays.append(command)
+        return f"{len(self._displays)}: {command['expression']} = {text}\n"
+
+    def _displayed(self, outcome: dict[str, Any] | Exception) -> str:
+        """The displayed values where the program has stopped."""
+        if isinstance(outcome, Exception) or outcome["state"] != "stopped":
+            return ""
+        lines = []
+        for number, command in enumerate(self._displays, 1):
+            with read_only(), contextlib.suppress(gdb.error):  # gdb's display, too, leaves out what is out of scope
+                text = rendering.text(evaluate(command["expression"]), command["letter"])
+                lines.append(f"{number}: {command['expression']} = {text}\n")
+        return "".join(lines)
+
     def _clean_up(self) -> None:
         self._settings.close()
         for each in gdb.breakpoints():
             if each.number not in self._breakpoints:
                 each.delete()
-        if made := _displays() - self._displays:
-            gdb.execute(f"undisplay {' '.join(sorted(made))}", to_string=True)
         with contextlib.suppress(gdb.error):  # the program may have ended
             frame = frame_with_source()
             if frame is not None:
                 frame.select()
-
-
-def _look(name: str, command: str) -> str:
-    """Run a command that does not move the program. Returns its output, or gdb's error message."""
-    gdb.write(f"{command}\n")
-    try:
-        with read_only():
-            output = str(gdb.execute(command, to_string=True))
-            gdb.write(output)
-            if name in _SELECT_FRAME:
-                output = gdb.execute("frame", to_string=True)
-            elif name == "display":
-                output = gdb.execute("display", to_string=True)
-    except (gdb.error, gdb.MemoryError) as error:
-        gdb.write(f"{error}\n")
-        output = str(error)
-    gdb.write(gdb.parameter("prompt"))
-    gdb.flush()
-    return output
 
 
 def _told(outcome: dict[str, Any] | Exception, last_value: str) -> str:
@@ -133,18 +156,13 @@ def _told(outcome: dict[str, Any] | Exception, last_value: str) -> str:
     signal = f"The program received {outcome['reason']}\n" if outcome["reason"] is not None else ""
     value = _last_value()
     returned = f"Value returned is {value}\n" if value != last_value else ""
-    place, displays = (str(gdb.execute(command, to_string=True)) for command in ("frame", "display"))
-    return signal + place + returned + displays
+    return signal + str(gdb.execute("frame", to_string=True)) + returned
 
 
 def _last_value() -> str:
     """The newest entry of gdb's value history, like ``$3 = 48``; "" if there is none."""
     lines = gdb.execute("show values", to_string=True).rstrip("\n").split("\n$")
     return lines[-1] if len(lines) == 1 else f"${lines[-1]}"
-
-
-def _displays() -> set[str]:
-    return set(_NUMBERED.findall(gdb.execute("info display", to_string=True)))
 
 
 def _bounded(output: str) -> str:

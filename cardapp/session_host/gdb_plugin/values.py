@@ -10,32 +10,15 @@ from typing import Any
 
 import gdb
 
+from cardapp.session_host.gdb_plugin import rendering
 from cardapp.session_host.gdb_plugin.causes import causes_at_stop
+from cardapp.session_host.gdb_plugin.evaluation import evaluate
 from cardapp.session_host.gdb_plugin.frames import frame_with_source
 
 MAX_BLOCKS = 4096
 MAX_LABEL = 200
 MAX_LOCALS = 200
-MAX_LOCAL_ELEMENTS = 200
-"""gdb's own default for an array and a string. A card's values may be longer, because a card asks for few of them."""
 MAX_LOCAL_TEXT = 2000
-
-# gdb's defaults, passed explicitly because the learner may have changed them. See gdb.Value.format_string.
-FORMAT: dict[str, Any] = {
-    "raw": True,
-    "pretty_arrays": False,
-    "pretty_structs": False,
-    "array_indexes": False,
-    "symbols": True,
-    "unions": True,
-    "address": True,
-    "deref_refs": False,
-    "actual_objects": False,
-    "static_members": True,
-    "max_elements": 1000,
-    "max_depth": 20,
-    "repeat_threshold": 10,
-}
 
 
 def read(
@@ -65,28 +48,13 @@ def read(
 def _value(stop_id: Callable[[], str], expression: str, letter: str | None) -> dict[str, str | None]:
     before = stop_id()
     try:
-        text = _text(gdb.parse_and_eval(expression), letter)
+        value = evaluate(expression)
+        text = rendering.text(value, letter)
     except (gdb.error, RuntimeError, OverflowError) as error:
         return {"value": None, "error": str(error)}
     if stop_id() != before:
         return {"value": None, "error": f"{expression} changes the program, so its value is not used"}
     return {"value": text, "error": None}
-
-
-def _text(value: gdb.Value, letter: str | None = None, **chosen: Any) -> str:
-    # A string is shown without its address, which differs between machines.
-    is_string = letter is None and _points_to_text(value) and int(value) != 0
-    chosen |= {} if letter is None else {"format": letter}
-    text = value.format_string(**FORMAT | {"address": not is_string} | chosen)
-    return str(text).strip()
-
-
-def _points_to_text(value: gdb.Value) -> bool:
-    kind = value.type.strip_typedefs()
-    if kind.code != gdb.TYPE_CODE_PTR:
-        return False
-    target = kind.target().strip_typedefs()
-    return target.code in (gdb.TYPE_CODE_INT, gdb.TYPE_CODE_CHAR) and target.sizeof == 1
 
 
 # -- the locals ------------------------------------------------------------------------------------------------------
@@ -123,7 +91,7 @@ def _block_of(frame: gdb.Frame) -> gdb.Block | None:
 
 def _local(symbol: gdb.Symbol, frame: gdb.Frame | None) -> str:
     try:
-        text = _text(symbol.value(frame), max_elements=MAX_LOCAL_ELEMENTS)
+        text = rendering.text(symbol.value(frame))
     except (gdb.error, RuntimeError, OverflowError) as error:
         text = f"<{error}>"
     return text if len(text) <= MAX_LOCAL_TEXT else f"{text[:MAX_LOCAL_TEXT]}…"
@@ -206,11 +174,12 @@ def _number(expression: str) -> int:
 
 
 def _label(value: gdb.Value) -> str | None:
-    if _points_to_text(value):
-        return None if int(value) == 0 else str(value.string("utf-8", "replace"))[:MAX_LABEL]
-    if value.type.strip_typedefs().code == gdb.TYPE_CODE_ARRAY:
+    code = value.type.strip_typedefs().code
+    if code == gdb.TYPE_CODE_PTR and int(value) == 0:
+        return None
+    if code == gdb.TYPE_CODE_ARRAY or rendering.points_to_text(value):
         return str(value.string("utf-8", "replace"))[:MAX_LABEL]
-    return _text(value)
+    return rendering.text(value)
 
 
 @contextlib.contextmanager

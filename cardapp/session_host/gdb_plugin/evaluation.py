@@ -1,0 +1,177 @@
+"""Evaluates an expression, in which the elements of containers have names: ``names[1]``, ``items["saw"]``, ``*opt``,
+``owner->next``, ``size(names)``.
+
+gdb would call the program's operators for these. So each part of the expression that names an element is replaced by a
+convenience variable of gdb, which holds the element; gdb evaluates the rest. A macro is expanded before.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+
+import gdb
+
+from cardapp.card.expression import called, fault
+from cardapp.session_host.gdb_plugin import rendering
+from cardapp.session_host.gdb_plugin.content import Content
+
+_NAMES_ELEMENT = re.compile(r"\[|\*|->|\bsize\s*\(")
+_TOKEN = re.compile(
+    r"""\s+ | "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])+' | [A-Za-z_$][A-Za-z0-9_$]* | \.?[0-9][0-9A-Za-z_.]*
+      | <<=|>>=|<=>|->\*|\.\.=|->|<<|>>|<=|>=|==|!=|&&|\|\||:: | .""",
+    re.VERBOSE | re.DOTALL,
+)
+_PREFIXES = ("*", "&", "-", "+", "!", "~")
+_ELEMENT = "$_cardapp_element"
+
+
+def evaluate(expression: str) -> gdb.Value:
+    """The value of the expression in the selected frame.
+
+    :raises gdb.error: it cannot be evaluated, calls a function, or names an element that does not exist.
+    """
+    if called(expression):
+        expression = _expanded(expression)
+    if _NAMES_ELEMENT.search(expression) is None:
+        return gdb.parse_and_eval(expression)
+    rewriting = _Rewriting(expression)
+    try:
+        return gdb.parse_and_eval(rewriting.text())
+    finally:
+        rewriting.forget_elements()
+
+
+def _expanded(expression: str) -> str:
+    """The expression without its macros, which must not hide an assignment or a call."""
+    macros = [name for name in called(expression) if f"#define {name}(" in _output(f"info macro -- {name}")]
+    if (reason := fault(expression, macros)) is not None:
+        raise gdb.error(f"{expression} {reason}")
+    expanded = _output(f"macro expand {expression}").removeprefix("expands to:").strip()
+    if (reason := fault(expanded)) is not None:
+        raise gdb.error(f"{expression} expands to {expanded}, which {reason}")
+    return expanded
+
+
+def _output(command: str) -> str:
+    return str(gdb.execute(command, to_string=True))
+
+
+class _Rewriting:
+    """Replaces the elements in one expression. The methods read its tokens in order and return text for gdb."""
+
+    def __init__(self, expression: str) -> None:
+        self._tokens: list[str] = [each for each in _TOKEN.findall(expression) if not each.isspace()]
+        self._at = 0
+        self._elements: list[str] = []
+
+    def text(self, end: str = "") -> str:
+        """The rest of the expression, or what stands before the token ``end``, which closes a bracket."""
+        parts = []
+        while self._next() not in ("", end):
+            parts.append(self._operand())
+            if self._next() not in ("", end) and not self._is_operand():
+                parts.append(self._take())
+        return " ".join(parts)
+
+    def forget_elements(self) -> None:
+        for name in self._elements:
+            gdb.set_convenience_variable(name.removeprefix("$"), None)
+
+    def _next(self) -> str:
+        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+
+    def _take(self) -> str:
+        self._at += 1
+        return self._tokens[self._at - 1]
+
+    def _is_operand(self) -> bool:
+        return self._next()[0] in "\"'$_(." or self._next()[0].isalnum()
+
+    def _operand(self) -> str:
+        """An operand with the operators before and behind it."""
+        if self._next() in _PREFIXES:
+            return self._prefixed(self._take())
+        operand = self._primary()
+        while self._next() in ("[", ".", "->"):
+            operand = self._part(operand, self._take())
+        return operand
+
+    def _prefixed(self, operator: str) -> str:
+        operand = self._operand() if self._next() else ""
+        content = _contents(operand) if operator == "*" else None
+        if content is None or content.kind != "holder":
+            return f"{operator}{operand}"
+        return self._held(operand, content)
+
+    def _primary(self) -> str:
+        token = self._take()
+        if token == "(":
+            return f"({self._closed(')')})"
+        while self._next() == "::" or (token.endswith("::") and self._next()):
+            token += self._take()
+        if self._next() == "(" and (token[0].isalpha() or token[0] in "$_"):
+            self._take()
+            argument = self._closed(")")
+            return _size(argument) if token == "size" else f"{token}({argument})"
+        return token
+
+    def _closed(self, end: str) -> str:
+        """The text up to the token that closes a bracket."""
+        inner = self.text(end)
+        if self._next() == end:
+            self._take()
+        return inner
+
+    def _part(self, operand: str, operator: str) -> str:
+        """A member or an element of the operand."""
+        content = _contents(operand) if operator != "." else None
+        if operator == "[":
+            index = self._closed("]")
+            return f"{operand}[{index}]" if content is None else self._element(operand, content, index)
+        if content is not None and content.kind == "holder":
+            operand, operator = self._held(operand, content), "."
+        return f"{operand}{operator}{self._take() if self._next() else ''}"
+
+    def _held(self, operand: str, content: Content) -> str:
+        for _, value in content.items:
+            return self._named(value)
+        raise gdb.error(f"{operand} is empty")
+
+    def _element(self, operand: str, content: Content, index: str) -> str:
+        if content.kind == "map":
+            # To evaluate the literal of a text, gdb would write it into the program's memory.
+            wanted = index if index.startswith('"') else rendering.text(gdb.parse_and_eval(index))
+            for key, value in content.items:
+                if key is not None and rendering.text(key) == wanted:
+                    return self._named(value)
+            raise gdb.error(f"{operand} has no key {index}")
+        number = int(gdb.parse_and_eval(index))
+        for _, value in islice(content.items, number, number + 1) if number >= 0 else ():
+            return self._named(value)
+        raise gdb.error(f"{operand} has no element {index}: its size is {content.size}")
+
+    def _named(self, value: gdb.Value) -> str:
+        """The value as an operand: a place in memory where it is one."""
+        name = f"{_ELEMENT}{len(self._elements)}"
+        self._elements.append(name)
+        gdb.set_convenience_variable(name.removeprefix("$"), value if value.address is None else value.address)
+        return name if value.address is None else f"(*{name})"
+
+
+def _contents(operand: str) -> Content | None:
+    try:
+        return rendering.contents(gdb.parse_and_eval(operand))
+    except gdb.error:  # a type, or gdb's message is repeated when it evaluates the whole expression
+        return None
+
+
+def _size(operand: str) -> str:
+    content = _contents(operand)
+    if content is not None:
+        return str(content.size)
+    kind = gdb.parse_and_eval(operand).type.strip_typedefs()
+    if kind.code != gdb.TYPE_CODE_ARRAY:
+        raise gdb.error(f"size({operand}): {operand} is neither a container nor an array")
+    low, high = kind.range()
+    return str(high - low + 1)
