@@ -9,6 +9,7 @@ from cardapp.card.answers import AskedStop
 from cardapp.card.model import Card, Identity
 from cardapp.layout.escape import html, position_url
 from cardapp.reports import document
+from cardapp.reports.answers_table import LEFT_EMPTY
 from cardapp.reports.entry import inline_code
 
 STYLE = document.style_sheet("answers.css")
@@ -98,10 +99,15 @@ def _row(stop: AskedStop, item: Mapping[str, Any], base_url: str) -> str:
 
 
 def _value(row: Mapping[str, Any], name: str) -> str:
-    value = row[name]
-    text = f"{html(row['expression'])} = {html('–' if value is None else value)}"
+    """The predicted value (``said``) or the one that there is (``seen``); its title is the other notation."""
+    shown = row["shown"]
+    if name == "said" and row["empty"]:
+        text = f"{html(row['expression'])} <em>{LEFT_EMPTY}</em>"
+    else:
+        text = f"{html(row['expression'])} = {html('–' if shown[name] is None else shown[name])}"
+    title = f' title="{html(shown[f"{name}_title"])}"' if shown[f"{name}_title"] else ""
     is_wrong = row["right"] is False and name == "said"
-    return f'<code class="wrong">✗ {text}</code>' if is_wrong else f"<code>{text}</code>"
+    return f'<code class="wrong"{title}>✗ {text}</code>' if is_wrong else f"<code{title}>{text}</code>"
 
 
 def verdict(right: object) -> str:

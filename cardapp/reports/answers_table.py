@@ -9,9 +9,13 @@ from typing import Any
 from cardapp.card.answers import AskedStop
 
 COLUMNS = (
-    "key", "step", "title", "stop", "question", "expression", "prediction", "truth", "right_first_try", "tries",
-    "looked_first", "first_at", "answer", "self", "hints", "judged_by",
+    "key", "step", "title", "stop", "question", "expression", "prediction", "reads", "truth", "right_first_try",
+    "tries", "looked_first", "first_at", "answer", "self", "hints", "judged_by",
 )  # fmt: skip
+
+LEFT_EMPTY = "left empty"
+"""What is shown in place of a value that was asked and not predicted."""
+_NOTHING = {**dict.fromkeys(("expression", "said", "reads", "seen", "right")), "empty": False}
 
 
 def value_rows(stops: Sequence[AskedStop], answers: Mapping[str, Any]) -> Iterator[Sequence[object]]:
@@ -20,11 +24,12 @@ def value_rows(stops: Sequence[AskedStop], answers: Mapping[str, Any]) -> Iterat
     known = {stop.key: stop for stop in stops}
     for item in answers["items"]:
         stop = known[item["key"]]
-        for row in item["predictions"] or [{"expression": None, "said": None, "seen": None, "right": None}]:
+        for row in item["predictions"] or [_NOTHING]:
+            prediction = LEFT_EMPTY if row["empty"] else row["said"]
             yield (
-                stop.key, stop.number, stop.title, stop.name, stop.question, row["expression"], row["said"],
-                row["seen"], row["right"], item["tries"], item["looked_first"], item["first_at"], item["answer"],
-                item["self"], item["hints"], item["by"],
+                stop.key, stop.number, stop.title, stop.name, stop.question, row["expression"], prediction,
+                row["reads"], row["seen"], row["right"], item["tries"], item["looked_first"], item["first_at"],
+                item["answer"], item["self"], item["hints"], item["by"],
             )  # fmt: skip
 
 
@@ -84,10 +89,19 @@ def _last(values: Iterable[str | None]) -> str | None:
 
 
 def said(row: StepRow) -> str:
-    """The predicted values in one line: ``a.used = 48; a.n = 2``."""
-    return "; ".join(f"{each['expression']} = {each['said']}" for each in row.predictions)
+    """The predicted values in one line: ``a.used = 48; a.n left empty``."""
+    return "; ".join(map(said_value, row.predictions))
+
+
+def said_value(prediction: Mapping[str, Any]) -> str:
+    """A predicted value with its expression: ``a.used = 48``."""
+    if prediction["empty"]:
+        return f"{prediction['expression']} {LEFT_EMPTY}"
+    return f"{prediction['expression']} = {prediction['shown']['said']}"
 
 
 def seen(row: StepRow) -> str:
     """The known actual values, in one line."""
-    return "; ".join(f"{each['expression']} = {each['seen']}" for each in row.predictions if each["seen"] is not None)
+    return "; ".join(
+        f"{each['expression']} = {each['shown']['seen']}" for each in row.predictions if each["seen"] is not None
+    )

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cardapp.card.answers import meaning
 from cardapp.reports.answers_file import HandedIn
-from cardapp.reports.answers_table import StepRow, said, seen, step_rows
+from cardapp.reports.answers_table import StepRow, said, said_value, seen, step_rows
 
 COLUMNS = (
     "student", "file", "card", "version", "step", "number", "title", "question", "prediction", "truth",
@@ -31,7 +32,7 @@ class Student:
 @dataclass(frozen=True)
 class StepTally:
     """The numbers of students by their results at a step. ``mistakes`` are the wrong values ``expression = value``,
-    each with its count, the most frequent first."""
+    each with its count, the most frequent first: counted by what they mean, not by how they were spelled."""
 
     row: StepRow
     right: int
@@ -107,4 +108,6 @@ def _tally(rows: Sequence[StepRow]) -> StepTally:
 
 
 def _mistake(prediction: Mapping[str, Any]) -> str:
-    return f"{prediction['expression']} = {prediction['said']}"
+    if prediction["empty"]:
+        return said_value(prediction)
+    return f"{prediction['expression']} = {meaning(prediction)}"

@@ -16,6 +16,7 @@ from cardapp.errors import CardAppError
 from cardapp.layout.diagram import memory, svg
 from cardapp.layout.diagram.arena import arena_from_reading
 from cardapp.layout.escape import html, position_url
+from cardapp.reports.answers_table import LEFT_EMPTY
 from cardapp.reports.event_text import Event, headline, tone
 from cardapp.state import events
 
@@ -152,9 +153,12 @@ def _check(check: Mapping[str, Any]) -> str:
 def _judgement(data: Mapping[str, Any]) -> str:
     """Render a table of the predicted values, each beside the actual value."""
     seen, right = data.get("seen") or {}, data.get("right") or {}
+    said = {name: text if text.strip() else LEFT_EMPTY for name, text in (data.get("said") or {}).items()}
     rows = [
-        _check({"name": name, "expected": said, "actual": seen.get(name), "match": right.get(name)})
-        for name, said in (data.get("said") or {}).items()
+        _check(
+            {"name": name, "expected": said.get(name, LEFT_EMPTY), "actual": seen.get(name), "match": right.get(name)}
+        )
+        for name in (said | right)
     ]
     has = "The card has" if data.get("by") == "card" else "The program has"
     head = f"<tr><th>Predicted</th><th>Said</th><th>{has}</th><th></th></tr>"

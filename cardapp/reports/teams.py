@@ -12,6 +12,7 @@ from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card, Identity
 from cardapp.layout.escape import markdown, position_url
 from cardapp.layout.text import Paragraph, Run, parse
+from cardapp.reports.answers_table import LEFT_EMPTY
 from cardapp.reports.event_text import Event, where_links_work
 from cardapp.reports.overview import tallies
 
@@ -92,12 +93,17 @@ def _predictions(answers: Mapping[str, Any], catalog: Catalog, base_url: str) ->
     wrong = [item for item in answers["items"] if item["right_first"] is False]
     for item in wrong[:_MAX_WRONG]:
         rows = [row for row in item["predictions"] if row["right"] is False]
-        values = "; ".join(
-            f"{markdown(row['expression'])} is {markdown(row['seen'])}, said {markdown(row['said'])}" for row in rows
-        )
+        values = "; ".join(map(_mistake, rows))
         yield f"✗ {_asked(item, catalog, base_url)}: {values}"
     if len(wrong) > _MAX_WRONG:
         yield f"✗ and {len(wrong) - _MAX_WRONG} more"
+
+
+def _mistake(row: Mapping[str, Any]) -> str:
+    said = LEFT_EMPTY if row["empty"] else f"said {markdown(row['shown']['said'])}"
+    seen = row["shown"]["seen"]
+    there = "" if seen is None else f" is {markdown(seen)}"
+    return f"{markdown(row['expression'])}{there}, {said}"
 
 
 def _answers(answers: Mapping[str, Any], catalog: Catalog, base_url: str) -> Iterator[str]:

@@ -44,12 +44,15 @@ def looked(key: str) -> tuple[str, str, dict[str, Any]]:
     return REVEALED, key, {"text": "Show values"}
 
 
-def predicted(seq: int, key: str, said: str, *, right: bool | None = None) -> list[tuple[str, str, dict[str, Any]]]:
+def predicted(
+    seq: int, key: str, said: str, *, right: bool | None = None, reads: str | None = None
+) -> list[tuple[str, str, dict[str, Any]]]:
     """A prediction with the number ``seq``. It is judged unless ``right`` is None. The actual value is 48."""
     prediction = PREDICTION, key, {"values": {"a.used": said}}
     if right is None:
         return [prediction]
     said_and_seen = {"said": {"a.used": said}, "seen": {"a.used": "48"}, "right": {"a.used": right}}
+    said_and_seen |= {"reads": {"a.used": reads}} if reads is not None else {}
     return [prediction, (JUDGED, key, {"prediction": seq, "by": "program", **said_and_seen})]
 
 

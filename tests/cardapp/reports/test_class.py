@@ -51,6 +51,29 @@ def test_the_questions_that_most_got_wrong_come_first(found: CardClass) -> None:
     assert text.index("2 of 2 wrong") < text.index("1 of 2 wrong")
 
 
+def test_wrong_values_are_counted_by_what_they_mean(card: Card) -> None:
+    students = [
+        student(card, name, predicted(2, FIRST, said, right=False, reads=reads))
+        for name, said, reads in (
+            ("Ada", "0x28", "40"),
+            ("Bob", "40", "40"),
+            ("Carl", "no  idea", None),
+            ("Dan", " ", None),
+        )
+    ]
+    (found,) = class_table.by_card(students)
+    assert found.steps[0].mistakes == [("a.used = 40", 2), ("a.used = no idea", 1), ("a.used left empty", 1)]
+    assert found.steps[0].wrong == 4
+    text = page(found)
+    assert "<code>a.used = 40</code>\N{NO-BREAK SPACE}2×" in text
+    assert 'title="a.used = 0x28; there is a.used = 0x30"' in text
+    assert 'title="a.used left empty; there is a.used = 48"' in text
+    table = "".join(csv_text.lines(class_table.csv_rows([found])))
+    assert [row["prediction"] for row in csv.DictReader(io.StringIO(table)) if row["prediction"]] == [
+        "a.used = 0x28", "a.used = 40", "a.used = no  idea", "a.used left empty",
+    ]  # fmt: skip
+
+
 def page(found: CardClass, left_out: list[str] | None = None) -> str:
     return "".join(class_page.render([found], left_out or [], "2025-03-09T12:00:00.000Z"))
 

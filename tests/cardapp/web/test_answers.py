@@ -154,6 +154,10 @@ def test_an_asked_value_that_was_left_empty_is_not_right(api: Any, no_session: A
             ("m", None, False, True),
         ]
     assert item["right_first"] is False
+    assert "<em>left empty</em>" in api("GET", "/api/report/answers.html").text
+    rows = [line.split(",") for line in api("GET", "/api/report/answers.csv").text.splitlines()]
+    (right,) = (row[rows[0].index("right_first_try")] for row in rows if "left empty" in row and "m" in row)
+    assert right == "no"
 
 
 def test_what_was_typed_is_read_before_it_is_predicted(api: Any, no_session: Any) -> None:
