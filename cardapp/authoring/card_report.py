@@ -10,6 +10,7 @@ from typing import Any
 
 from cardapp.authoring import check, proof_records, proving
 from cardapp.authoring.check import Fault
+from cardapp.authoring.program_functions import function_faults
 from cardapp.authoring.proof_records import CardState
 from cardapp.authoring.proving import Proof
 from cardapp.authoring.repair import Repair, merged, repair, search_again
@@ -79,12 +80,14 @@ def check_card(
     *,
     only: Sequence[str] = (),
     fix: bool = False,
+    accept_rename: bool = False,
     progress: Progress = lambda _proof, _total: None,
 ) -> CardReport:
     """Check the card at the path ``card``. With ``replays`` also replay the snapshots that no static fault affects.
 
     ``only`` limits the check to these positions and all below them. With ``fix`` the new lines of stops and excerpts
-    that moved are written into the source file, and the card is checked again.
+    that moved are written into the source file, and the card is checked again; with ``accept_rename`` the new names of
+    renamed functions, too.
 
     :raises NoCard: there is no card.
     :raises UsageError: there is no such profile.
@@ -93,7 +96,7 @@ def check_card(
     path = source_path(card)
     if not fix:
         return replace(_checked(card, path, replays, only, progress), only=tuple(only))
-    repairs = _repaired(path, _checked(card, path, None, only, progress))
+    repairs = _repaired(path, _checked(card, path, None, only, progress), accept_rename=accept_rename)
     found = _checked(card, path, replays, only, progress, search=True)
     more = _repaired(path, found)
     if more:
@@ -101,9 +104,9 @@ def check_card(
     return replace(found, repairs=tuple(merged([*repairs, *more])), only=tuple(only))
 
 
-def _repaired(path: Path, report: CardReport) -> list[Repair]:
+def _repaired(path: Path, report: CardReport, *, accept_rename: bool = False) -> list[Repair]:
     try:
-        return repair(path, report.faults)
+        return repair(path, report.faults, accept_rename=accept_rename)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
 
@@ -124,6 +127,8 @@ def _checked(
     faults = [fault for fault in check.static_faults(loaded) if _concerns(fault.key, only)]
     warnings = tuple(warning for warning in check.static_warnings(loaded) if _concerns(warning.key, only))
     if replays is None:
+        unknown = [fault for fault in function_faults(loaded) if _concerns(fault.key, only)]
+        faults = check.located(path, [*faults, *unknown])
         return CardReport(card, path, loaded, tuple(faults), warnings)
     state = proof_records.present(loaded)
     wanted = [key for key in catalog.snapshots if _is_within(key, only)]

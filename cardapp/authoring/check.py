@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from cardapp.authoring.renames import RENAMED, Renames, find_renames
 from cardapp.authoring.source_text import SourceText, read_source
 from cardapp.card import anchors
 from cardapp.card.catalog import Catalog
@@ -48,7 +49,7 @@ class Fault:
     expression: str | None = None
     expected: str | None = None
     seen: str | None = None
-    fix: Mapping[str, int] | None = None
+    fix: Mapping[str, Any] | None = None
     causes: tuple[str, ...] = ()
 
     @property
@@ -215,12 +216,12 @@ def _parts(loaded: LoadedCard) -> list[Part]:
 
 def _part_faults(parts: Iterable[Part], files: Mapping[str, list[str]]) -> Iterator[Fault]:
     parts = list(parts)
-    shifts = _shifts(parts, files)
+    shifts, renames = _shifts(parts, files), find_renames(parts, files)
     for part in parts:
         if isinstance(part.item, Step):
-            yield from _excerpt_faults(part.key, f"{part.pointer}/code", part.item, files)
+            yield from _excerpt_faults(part.key, f"{part.pointer}/code", part.item, files, renames)
         else:
-            yield from _stop_faults(part.key, f"{part.pointer}/stop", part.item.stop, files, shifts)
+            yield from _stop_faults(part.key, f"{part.pointer}/stop", part.item.stop, files, shifts, renames)
             yield from _value_faults(part.key, f"{part.pointer}/expect", part.item)
 
 
@@ -251,7 +252,9 @@ def _shifts(parts: Iterable[Part], files: Mapping[str, list[str]]) -> list[_Shif
     return found
 
 
-def _excerpt_faults(key: str, pointer: str, step: Step, files: Mapping[str, list[str]]) -> Iterator[Fault]:
+def _excerpt_faults(
+    key: str, pointer: str, step: Step, files: Mapping[str, list[str]], renames: Renames
+) -> Iterator[Fault]:
     if step.unresolved is not None:
         detail = f"the lines of {step.unresolved.function} in {step.unresolved.file} were not looked up: {RECORD_HINT}"
         yield Fault(key, pointer, None, "not_recorded", detail)
@@ -259,8 +262,10 @@ def _excerpt_faults(key: str, pointer: str, step: Step, files: Mapping[str, list
     if code is None or code.file not in files or anchors.holds(code, files[code.file]):
         return
     lines = files[code.file]
-    moved = anchors.moved(code, lines)
-    if moved is not None:
+    moved, renamed = anchors.moved(code, lines), anchors.moved(code, renames.before(lines))
+    if moved is None and renamed is not None:
+        yield _renamed_excerpt(key, pointer, code, anchors.anchored(renamed, lines), renames)
+    elif moved is not None:
         detail = (
             f"the excerpt moved from {code.file}:{code.first}-{code.last} to lines {moved.first} to {moved.last}"
         )  # fmt: skip
@@ -281,6 +286,17 @@ def _excerpt_faults(key: str, pointer: str, step: Step, files: Mapping[str, list
         yield Fault(key, pointer, None, "code_changed", detail, expected=code.text, seen=_now(code, lines))
 
 
+def _renamed_excerpt(key: str, pointer: str, code: CodeRange, now: CodeRange, renames: Renames) -> Fault:
+    where = f"the lines {now.first} to {now.last} of {code.file} are otherwise the same"
+    detail = f"{renames.in_words(code.function or code.text or '')}; {where}"
+    fix: dict[str, Any] = {"from": now.first, "to": now.last, "text": now.text, "digest": now.digest}
+    function = renames.of_function(code.function) if code.function is not None else None
+    if function is None:
+        return Fault(key, pointer, None, RENAMED, detail, expected=code.text, seen=now.text, fix=fix)
+    fix["function"] = function
+    return Fault(key, pointer, None, RENAMED, detail, expected=code.function, seen=function, fix=fix)
+
+
 def _too_short(code: CodeRange, lines: list[str]) -> str:
     return (
         f"the excerpt ends at line {code.last}, but {code.file} has only {len(lines)} lines: "
@@ -295,12 +311,16 @@ def _now(code: CodeRange, lines: list[str]) -> str:
 
 
 def _stop_faults(
-    key: str, pointer: str, stop: Stop, files: Mapping[str, list[str]], shifts: list[_Shift]
-) -> Iterator[Fault]:  # fmt: skip
+    key: str, pointer: str, stop: Stop, files: Mapping[str, list[str]], shifts: list[_Shift], renames: Renames
+) -> Iterator[Fault]:
     if stop.signal is not None and not _is_signal(stop.signal):
         near = difflib.get_close_matches(stop.signal, signal.Signals.__members__, n=1)
         detail = f"there is no signal {stop.signal}" + (f"; did you mean {near[0]}?" if near else "")
         yield Fault(key, f"{pointer}/signal", None, "unknown_signal", detail)
+    if stop.function is not None and (function := renames.of_function(stop.function)) is not None:
+        fix: dict[str, Any] = {"function": function}
+        detail = renames.in_words(stop.function)
+        yield Fault(key, pointer, None, RENAMED, detail, expected=stop.function, seen=function, fix=fix)
     if stop.file is None or stop.text is None or stop.file not in files:
         return
     lines = files[stop.file]
@@ -313,12 +333,18 @@ def _stop_faults(
         return
     if stop.line <= len(lines) and stop.text in lines[stop.line - 1]:
         return
+    renamed = replace(stop, text=renames.now(stop.text))
+    if renamed != stop and (places := _likely_places(renamed, lines, shifts)):
+        fix = {"line": places[0], "text": renamed.text}
+        detail = renames.in_words(stop.text)
+        yield Fault(key, pointer, None, RENAMED, detail, expected=stop.text, seen=renamed.text, fix=fix)
+        return
     places = _likely_places(stop, lines, shifts)
     where = f"it is now in {_listed(places)}" if places else _gone(stop.text, stop.line, lines)
     detail = f"{stop.file}:{stop.line} does not contain {stop.text!r}; {where}"
     seen = lines[stop.line - 1].strip() if stop.line <= len(lines) else f"the file has only {len(lines)} lines"
-    fix = {"line": places[0]} if places else None
-    yield Fault(key, pointer, None, "source_drift", detail, expected=stop.text, seen=seen or "an empty line", fix=fix)
+    line = {"line": places[0]} if places else None
+    yield Fault(key, pointer, None, "source_drift", detail, expected=stop.text, seen=seen or "an empty line", fix=line)
 
 
 def _unplaced(key: str, pointer: str, stop: Stop, lines: list[str]) -> Fault:

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 from cardapp.authoring.card_report import CardReport
 from cardapp.authoring.check import Fault
+from cardapp.authoring.renames import RENAMED
 from cardapp.card.catalog import Catalog
 from cardapp.card.source import LoadedCard
 from cardapp.publish import layouts
@@ -74,7 +75,9 @@ def _lines_of(path: Path, fault: Fault) -> Iterator[str]:
     if fault.expected is not None:
         yield f"    the card has: {fault.expected}"
         yield f"    now there is: {fault.seen}"
-    if fault.fix:
+    if fault.fix and fault.code == RENAMED:
+        yield f"    check --fix --accept-rename takes {fault.seen}"
+    elif fault.fix:
         yield f"    check --fix sets {', '.join(f'{name} {number}' for name, number in fault.fix.items())}"
 
 
@@ -117,7 +120,7 @@ def _summary(report: CardReport, *, replayed: bool) -> Iterator[str]:
         )  # fmt: skip
     elif report.ok:
         where = f" of {', '.join(report.only)}" if report.only else ""
-        yield f"every stop and code range{where} matches the source files; --replay also finds functions and values"
+        yield f"every stop and code range{where} matches the source files; --replay also proves functions and values"
     else:
         replays = f"; {ready} of {_counted(ready + failed + skipped, 'snapshot')} match the card" if replayed else ""
         replays += f", {failed} failed" if failed else ""
@@ -131,7 +134,8 @@ def _summary(report: CardReport, *, replayed: bool) -> Iterator[str]:
             yield f"{proof.key} matched the card {before} before it failed: the program does not always do the same"
     fixable = sum(1 for fault in report.faults if fault.fix)
     if fixable:
-        yield f"bin/cardapp check --fix {report.card} repairs {fixable} of them"
+        accepting = " --accept-rename" if any(fault.code == RENAMED for fault in report.faults) else ""
+        yield f"bin/cardapp check --fix{accepting} {report.card} repairs {fixable} of them"
     if any(_has_new_value(fault) for fault in report.faults):
         yield f"if the new values are right, bin/cardapp record {report.card} writes them into the card"
 

@@ -61,6 +61,11 @@ def _add_check(commands: argparse._SubParsersAction[ArgumentParser]) -> None:
         "at which the values hold now (other lines, later hits)",
     )
     check.add_argument(
+        "--accept-rename",
+        action="store_true",
+        help="with --fix: also write the new names of functions that were renamed and are otherwise the same",
+    )
+    check.add_argument(
         "--only", metavar="KEY", action="append", default=[], help="check this position and all below it (repeatable)"
     )
     check.add_argument("--repeat", metavar="N", type=_count, default=1, help="with --replay: replay each N times")
@@ -101,6 +106,8 @@ def _refuse_useless(options: argparse.Namespace) -> None:
     ):
         if given and not options.replay:
             raise UsageError(f"check --{name} needs --replay: without it no session is started")
+    if options.accept_rename and not options.fix:
+        raise UsageError("check --accept-rename needs --fix: without it nothing is written")
     if options.watch and options.format != "text":
         raise UsageError(f"check --watch prints text, because --format {options.format} is one document")
 
@@ -125,16 +132,29 @@ def _check_once(options: argparse.Namespace) -> list[CardReport]:
 
 def _check_card(card: str, options: argparse.Namespace) -> CardReport:
     if not options.replay:
-        return check_card(card, only=options.only, fix=options.fix)
+        return check_card(card, only=options.only, fix=options.fix, accept_rename=options.accept_rename)
     profile = options.profile or os.environ.get("CARD_SESSION_PROFILE")
     replays = Replays(profile, options.repeat, options.fail_fast)
-    report = _replayed(card, replays, only=options.only, fix=options.fix, shown=options.format == "text")
+    report = _replayed(
+        card,
+        replays,
+        only=options.only,
+        fix=options.fix,
+        accept_rename=options.accept_rename,
+        shown=options.format == "text",
+    )
     _record_proof(report)
     return report
 
 
 def _replayed(
-    card: str, replays: Replays, *, only: Sequence[str] = (), fix: bool = False, shown: bool = True
+    card: str,
+    replays: Replays,
+    *,
+    only: Sequence[str] = (),
+    fix: bool = False,
+    accept_rename: bool = False,
+    shown: bool = True,
 ) -> CardReport:
     """The report of a check with replays. If ``shown`` is true, a bar shows the progress."""
     bar = ProgressBar(shown=shown)
@@ -144,7 +164,7 @@ def _replayed(
         bar.advance(f"{proof.key}{' FAILED' if proof.faults else ''}", total)
 
     try:
-        return check_card(card, replays, only=only, fix=fix, progress=progress)
+        return check_card(card, replays, only=only, fix=fix, accept_rename=accept_rename, progress=progress)
     finally:
         bar.wipe()
 

@@ -115,11 +115,14 @@ class TemporarySession:
         if code == "target_exited" and (awaited := stop.condition or stop.signal) is not None:
             yield f"the stop waits for {awaited}"
         if code == "stop_not_reached" and stop.function is not None:
-            lines = (line for lines in self.loaded.sources().values() for line in lines)
-            names = {name for line in lines for name in _CALLABLE.findall(line)} - {stop.function}
-            yield from (
-                f"did you mean {near}?" for near in difflib.get_close_matches(stop.function, sorted(names), n=1)
-            )
+            yield from similar_function(stop.function, self.loaded)
+
+
+def similar_function(function: str, loaded: LoadedCard) -> list[str]:
+    """A question that names the most similar function of the sources; nothing if none is similar."""
+    lines = (line for lines in loaded.sources().values() for line in lines)
+    names = {name for line in lines for name in _CALLABLE.findall(line)} - {function}
+    return [f"did you mean {near}?" for near in difflib.get_close_matches(function, sorted(names), n=1)]
 
 
 def codeless_line(stop: Stop, reading: Reading) -> str | None:
@@ -240,12 +243,17 @@ def temporary_session(loaded: LoadedCard, profile: str | None = None) -> Iterato
             _card_session(environment, "stop", "check")
 
 
+def kept_folder(loaded: LoadedCard, given: settings.Settings) -> Path:
+    """The folder for the copy of a card's sources. The copy itself has the name of the card's id."""
+    name = f"{loaded.card.id}-{hashlib.sha256(os.fsencode(loaded.path)).hexdigest()[:8]}"
+    return given.state_dir / "checks" / name
+
+
 @contextmanager
 def _work(loaded: LoadedCard, given: settings.Settings, folder: str) -> Iterator[Path]:
     """The folder for the copy of the card's sources: one for each card in the state directory. If this folder cannot be
     written, or another process uses it, a folder in the temporary ``folder`` is used."""
-    name = f"{loaded.card.id}-{hashlib.sha256(os.fsencode(loaded.path)).hexdigest()[:8]}"
-    kept = given.state_dir / "checks" / name
+    kept = kept_folder(loaded, given)
     with ExitStack() as held:
         try:
             make_directory(given.state_dir, "CARD_STATE_DIR")

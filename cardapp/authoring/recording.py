@@ -96,7 +96,7 @@ def record(
     """
     text = read_source(loaded.path)
     changes, problems = place_changes(loaded, keys)
-    card, identity = parse_card(changed_text(text, changes).encode(), str(loaded.path))
+    card, identity = parse_card(changed_text(text, changes).encode(), str(loaded.path), loaded.path.parent)
     placed = LoadedCard(card, identity, loaded.path)
     at, snapshots = pointers(Catalog(card)), Catalog(card).snapshots
     unplaced = {problem.key for problem in problems}

@@ -1,7 +1,8 @@
 """Repairs a card after its program's lines moved: writes new lines of stops and excerpts, and new numbers of hits.
 
-No repair accepts a changed text or a changed value. A stop is moved only to a line that contains its text, an excerpt
-only to lines with the same content. Another line or number of hits is accepted only if all values hold in a replay.
+No repair accepts a changed value, nor a changed text except for the new name of a function, on request. A stop is moved
+only to a line that contains its text, an excerpt only to lines with the same content. Another line or number of hits is
+accepted only if all values hold in a replay.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from cardapp.authoring.check import Fault, pointers, stop_places
 from cardapp.authoring.proving import Proof, TemporarySession
+from cardapp.authoring.renames import RENAMED
 from cardapp.authoring.source_text import SourceText, read_source, write_source
 from cardapp.card.model import NOT_RECORDED, Stop
 
@@ -33,7 +35,7 @@ class Repair:
     key: str
     pointer: str
     old: dict[str, Any]
-    new: dict[str, int]
+    new: dict[str, Any]
 
     def __str__(self) -> str:
         changes = ", ".join(
@@ -46,12 +48,13 @@ class Repair:
         return {"key": self.key, "pointer": self.pointer, "old": self.old, "new": self.new}
 
 
-def repair(path: Path, faults: Iterable[Fault]) -> list[Repair]:
-    """Write the fix of each fault that has one into the source file at ``path``, which keeps its formatting.
+def repair(path: Path, faults: Iterable[Fault], *, accept_rename: bool = False) -> list[Repair]:
+    """Write the fix of each fault that has one into the source file at ``path``, which keeps its formatting. The new
+    name of a function is written if ``accept_rename`` is true.
 
     Raises ``OSError`` if the file cannot be written.
     """
-    fixed = [(fault, dict(fault.fix)) for fault in faults if fault.fix]
+    fixed = [(fault, dict(fault.fix)) for fault in faults if fault.fix and (accept_rename or fault.code != RENAMED)]
     if not fixed:
         return []
     text = SourceText(read_source(path))

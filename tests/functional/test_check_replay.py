@@ -16,8 +16,12 @@ from xml.etree import ElementTree
 
 import pytest
 
+from cardapp.authoring.program_functions import function_faults
+from cardapp.card.source import load_card
 from cardapp.cli import main
+from tests.capabilities import need_program, need_rustc
 from tests.functional.counting_card import CountingCard
+from tests.functional.program_cards import ProgramCard
 from tests.functional.session_process import eventually
 
 pytestmark = pytest.mark.functional
@@ -156,6 +160,103 @@ def test_a_stop_without_a_line_is_found_by_its_text(card: CountingCard, capsys: 
     card.write()
     fault = only_fault(card, capsys, "--only", SECOND)
     assert fault["code"] == "ambiguous_text"
+
+
+def test_a_renamed_function_is_found_by_its_body_and_taken_on_request(card: CountingCard, capsys: Capture) -> None:
+    lines = card.code.read_text().splitlines()
+    first = lines.index("static int add(int n)") + 1
+    begin = lines.index("int main(int argc, char **argv)") + 1
+    card.step["code"] = {"file": "main.c", "function": "add"}
+    add_stop(card, "entered", function="add", hits=2)
+    card.step["snapshots"][-1]["expect"] = {"n": 2}
+    called = {"file": "main.c", "line": lines.index("    add(4);") + 1, "text": "add(4);"}
+    caller = {"id": "s2", "title": "Main", "code": {"file": "main.c", "from": begin, "to": len(lines)}}
+    caller["snapshots"] = [{"id": "called", "title": "Called", "stop": called}]
+    card.document["tasks"][0]["blocks"][0]["phases"][0]["steps"].append(caller)
+    card.write()
+    assert main(["record", "--yes", str(card.folder)]) == 0
+    card.code.write_text(card.code.read_text().replace("add(", "plus(").replace("#include", "\n#include", 1))
+    capsys.readouterr()
+    code, found = checked(card, capsys, "--fix")
+    assert code == 1
+    faults = {each["key"].rpartition("/")[2]: each for each in found["faults"]}
+    assert faults.keys() == {"s1", "entered", "s2", "called"}
+    assert {each["code"] for each in faults.values()} == {"function_renamed"}
+    assert faults["s1"]["detail"].startswith("add is now called plus; ")
+    assert (faults["entered"]["expected"], faults["entered"]["seen"]) == ("add", "plus")
+    assert main(["check", str(card.folder)]) == 1
+    assert "check --fix --accept-rename takes plus" in capsys.readouterr().out
+    code, found = checked(card, capsys, "--fix", "--accept-rename")
+    assert code == 0, found["faults"]
+    step = json.loads(card.source.read_text())["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]
+    assert (step["code"]["function"], step["code"]["from"]) == ("plus", first + 1)
+    assert [each["stop"].get("function") for each in step["snapshots"]] == [None, None, "plus"]
+    card.edit_code("calls++;", "calls += 1;")
+    card.code.write_text(card.code.read_text().replace("plus(", "more("))
+    code, found = checked(card, capsys, "--fix", "--accept-rename")
+    assert (code, found["repairs"]) == (1, [])  # another body is another function
+
+
+def test_check_looks_functions_up_in_the_program_if_it_is_built(card: CountingCard, capsys: Capture) -> None:
+    add_stop(card, "known", function="add")
+    add_stop(card, "mistyped", function="addd")
+    add_stop(card, "library", function="pause")
+    card.write()
+
+    def faults() -> list[tuple[str, str, str]]:
+        main(["check", "--format", "json", str(card.folder)])
+        (found,) = json.loads(capsys.readouterr().out)["cards"]
+        return [(each["key"].rpartition("/")[2], each["code"], each["detail"]) for each in found["faults"]]
+
+    def build(*options: str) -> None:
+        subprocess.run([*card.document["target"]["build"], *options], cwd=card.code.parent, check=True)
+
+    assert faults() == []  # nothing is built
+    wrong = [("mistyped", "no_function", "counting has no function addd; did you mean add?")]
+    build()
+    assert faults() == wrong
+    subprocess.run(["gcc", "-shared", "-o", card.code.with_name("libmore.so"), "-x", "c", "/dev/null"], check=True)
+    build("-Wl,--no-as-needed", "libmore.so")
+    assert faults() == []  # the library may have it
+    build()
+    os.utime(card.code)
+    assert faults() == []  # the source is newer
+    checked(card, capsys)
+    assert faults() == wrong  # the copy of the last replays was built of the same sources
+
+
+CPP = """
+namespace shop {
+struct Item { int price; int twice() const { return 2 * price; } };
+int total(const Item &item, int n) { return item.twice() * n; }
+template <typename T> T larger(T a, T b) { return a > b ? a : b; }
+}
+int main() { return shop::total({1}, 2) + shop::larger(1, 2); }
+"""
+RUST = """
+mod shop {
+    pub struct Item { pub price: u32 }
+    impl Item { pub fn twice(&self) -> u32 { self.price * 2 } }
+    pub fn total(item: &Item) -> u32 { item.twice() }
+}
+fn main() { println!("{}", shop::total(&shop::Item { price: 1 })); }
+"""
+
+
+def test_check_knows_the_names_of_functions_in_cpp_and_rust(tmp_path: Path) -> None:
+    need_program("g++")
+    cpp = ["total", "shop::total", "shop::total(shop::Item const&, int)", "twice", "shop::larger<int>", "shop::larger"]
+    for name, source, build, known in (
+        ("main.cpp", CPP, "$(CXX) -g -O0 -o $@ $<", cpp),
+        ("main.rs", RUST, f"{need_rustc()} -g -o $@ $<", ["total", "shop::total", "main::shop::total", "twice"]),
+    ):
+        card = ProgramCard(tmp_path / name, f"prog: {name}\n\t{build}\n", {name: source})
+        subprocess.run(["make", "-s"], cwd=card.sources, check=True)
+        for function in (*known, "shop::missing", "shap::total"):
+            card.snapshot["stop"] = {"function": function}
+            card.write()
+            found = [fault.code for fault in function_faults(load_card(card.folder))]
+            assert found == ([] if function in known else ["no_function"]), (name, function)
 
 
 def test_repeated_replays_find_a_program_that_is_not_always_the_same(
