@@ -134,6 +134,9 @@ class Replay:
                 formats=self.formats,
                 allocator=self.allocator,
             )
+        placed = place.pop("placed")
+        if placed is not None:
+            read["causes"].append(placed)
         with self._timed("show"):
             self._show(place)
         self._check_cancelled()

@@ -81,6 +81,15 @@ def function_at(address: int, name: str = "") -> gdb.Symbol | None:
     return None
 
 
+def defined_at(address: int, name: str) -> gdb.Symbol | None:
+    """The symbol of the function ``name`` whose own code, not an inlined copy, contains ``address``; None if this is
+    another function's code."""
+    block = gdb.block_for_pc(address)
+    while block is not None and (block.function is None or _is_inlined(block)):
+        block = block.superblock
+    return block.function if block is not None and _bare(block.function.name).endswith(_bare(name)) else None
+
+
 def _is_inlined(block: gdb.Block) -> bool:
     """Whether ``block``, the block of a function, is inlined in another function."""
     outer = block.superblock

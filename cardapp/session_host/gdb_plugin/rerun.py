@@ -17,8 +17,9 @@ from typing import Any
 
 import gdb
 
+from cardapp.session_host.gdb_plugin.breakpoints import quietly_made
 from cardapp.session_host.gdb_plugin.frames import current_place, shown_place
-from cardapp.session_host.gdb_plugin.stops import Failure, is_handled, is_interrupt_of_gdb, quietly_made, stop_of
+from cardapp.session_host.gdb_plugin.stops import Failure, is_handled, is_interrupt_of_gdb, stop_of
 
 CRASHES = {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGSYS", "SIGTRAP"}
 NOT_PASSED = {"SIGINT", "SIGTRAP"}
@@ -36,14 +37,24 @@ class Ended:
 class Rerun:
     """Runs the program until it reaches ``stop`` (see :func:`stops.stop_of`) for the ``hits``-th time.
 
-    ``done`` is called once, with the place ``{file, line, function, inside, signal}`` or an exception. The codes of a
-    :class:`Failure` are ``stop_not_reached`` (no code at the stop), ``ambiguous_function``, ``bad_condition``,
-    ``target_exited``, ``target_crashed`` and ``interrupted``. Use it in gdb's main thread only.
+    ``done`` is called once, with the place ``{file, line, function, inside, signal, placed}`` or an exception. The
+    codes of a :class:`Failure` are ``stop_not_reached`` (no code at the stop), ``ambiguous_function``,
+    ``bad_condition``, ``target_exited``, ``target_crashed`` and ``interrupted``. The last three may have a member
+    ``placed``: then the program has passed the function, but not its breakpoint (:meth:`stops.PlaceStop.misplaced`). A
+    run that gets this sentence as ``placed`` stops at the function's entry. Use it in gdb's main thread only.
     """
 
-    def __init__(self, stop: dict[str, Any], hits: int, done: Callable[[dict[str, Any] | Exception], None]) -> None:
-        self._stop = stop_of(stop, hits)
+    def __init__(
+        self,
+        stop: dict[str, Any],
+        hits: int,
+        done: Callable[[dict[str, Any] | Exception], None],
+        *,
+        placed: str | None,
+    ) -> None:
+        self._stop = stop_of(stop, hits, at_entry=placed is not None)
         self._done = done
+        self._placed = placed
         self._main: gdb.Breakpoint | None = None
         self._fork: gdb.Breakpoint | None = None
         self._at_main: Callable[[], None] | None = None
@@ -56,8 +67,9 @@ class Rerun:
         try:
             self._stop.set()
             self._disable_others()
-            if at_main is not None:
-                self._at_main, self._main = at_main, gdb.Breakpoint(function="main", internal=True)
+            self._at_main = at_main
+            if at_main is not None or self._stop.waits_for_main():
+                self._main = gdb.Breakpoint(function="main", internal=True)
                 self._main.silent = True  # do not print this stop in the debugger window
             else:
                 self._fork = _counter_of_forks()
@@ -101,6 +113,8 @@ class Rerun:
         if self.over:
             return
         self._clean_up()
+        if self._placed is not None and isinstance(outcome, dict):
+            gdb.write(f"{self._placed}\n")
         # gdb printed the stop after its prompt, so print the prompt again below.
         gdb.write(gdb.parameter("prompt"))
         gdb.flush()
@@ -125,17 +139,18 @@ class Rerun:
 
     def _enter_main(self) -> None:
         assert self._main is not None
-        assert self._at_main is not None
         self._main.delete()
         self._main = None
-        self._at_main()
+        self._stop.enter_main()
+        if self._at_main is not None:
+            self._at_main()
         self._fork = _counter_of_forks()  # not before, because a checkpoint is a fork, too
 
     def _has_forked(self) -> bool:
         return self._fork is not None and self._fork.is_valid() and bool(self._fork.hit_count)
 
     def _place(self) -> dict[str, Any]:
-        return shown_place() | {"signal": self._stop.signal}
+        return shown_place() | {"signal": self._stop.signal, "placed": self._placed}
 
     @staticmethod
     def _continue(event: gdb.Event | Ended) -> None:
@@ -152,13 +167,18 @@ class Rerun:
         if self._stop.is_reached(event):
             return True
         if self.interrupted:
-            place = current_place()
-            raise Failure("interrupted", "the program was interrupted", reached=self._stop.reached(), place=place)
+            progress = self._progress()
+            raise Failure("interrupted", "the program was interrupted", place=current_place(), **progress)
         if self._has_crashed(event):
             name, place = event.stop_signal, current_place()
-            reached = self._stop.reached()
-            raise Failure("target_crashed", f"the program received {name}", signal=name, reached=reached, place=place)
+            reason = f"the program received {name}"
+            raise Failure("target_crashed", reason, signal=name, place=place, **self._progress())
         return False
+
+    def _progress(self) -> dict[str, Any]:
+        reached = self._stop.reached()
+        placed = self._placed if reached else self._stop.misplaced()
+        return {"reached": reached} | ({} if placed is None else {"placed": placed})
 
     def _has_crashed(self, event: gdb.Event) -> bool:
         """Whether the event is a crash. A signal that the program handles is no crash."""
@@ -167,12 +187,12 @@ class Rerun:
         return event.stop_signal != self._stop.signal and not is_handled(event.stop_signal)
 
     def _failure(self, end: Ended) -> Failure:
-        reached = self._stop.reached()
+        progress = self._progress()
         if self.interrupted:
-            return Failure("interrupted", "the program was interrupted", reached=reached, place=None)
+            return Failure("interrupted", "the program was interrupted", place=None, **progress)
         if end.exit_code is None:
-            return Failure("target_crashed", "a signal ended the program", signal=exit_signal(), reached=reached)
-        how = {"exit_code": end.exit_code, "reached": reached, "forked": self._has_forked()}
+            return Failure("target_crashed", "a signal ended the program", signal=exit_signal(), **progress)
+        how = {"exit_code": end.exit_code, "forked": self._has_forked(), **progress}
         if not self._stop.has_code():
             return Failure("stop_not_reached", self._stop.missing_code(), **how)
         return Failure("target_exited", "the program exited", **how)

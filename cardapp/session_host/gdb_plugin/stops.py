@@ -11,7 +11,9 @@ from typing import Any
 
 import gdb
 
+from cardapp.session_host.gdb_plugin.breakpoints import quietly_made
 from cardapp.session_host.gdb_plugin.causes import cause_of_missing_code
+from cardapp.session_host.gdb_plugin.entries import EntryWatch, entry_behind
 from cardapp.session_host.gdb_plugin.frames import frame_with_source, function_at
 from cardapp.session_host.gdb_plugin.values import read_only
 
@@ -28,9 +30,12 @@ class Failure(Exception):
         self.data = data
 
 
-def stop_of(stop: dict[str, Any], hits: int) -> PlaceStop | SignalStop:
-    """The stop ``{file, line}``, ``{function, file?}`` or ``{signal}``, each with ``if?``; ``file`` is absolute."""
-    return SignalStop(stop, hits) if "signal" in stop else PlaceStop(stop, hits)
+def stop_of(stop: dict[str, Any], hits: int, *, at_entry: bool) -> PlaceStop | SignalStop:
+    """The stop ``{file, line}``, ``{function, file?}`` or ``{signal}``, each with ``if?``; ``file`` is absolute.
+
+    With ``at_entry`` the stop of a function is its first instruction, not the place that gdb chooses.
+    """
+    return SignalStop(stop, hits) if "signal" in stop else PlaceStop(stop, hits, at_entry=at_entry)
 
 
 # -- a line or a function ----------------------------------------------------------------------------------------------
@@ -45,11 +50,13 @@ class PlaceStop:
 
     signal = None
 
-    def __init__(self, stop: dict[str, Any], hits: int) -> None:
+    def __init__(self, stop: dict[str, Any], hits: int, *, at_entry: bool) -> None:
         self._stop = stop
         self._hits = hits
+        self._at_entry = at_entry
         self._passed = 0
         self._breakpoint: gdb.Breakpoint | None = None
+        self._watch: EntryWatch | None = None
         self._name: str | None = stop.get("function")
         self.condition = _Condition(stop["if"]) if "if" in stop else None
 
@@ -61,6 +68,16 @@ class PlaceStop:
         elif self._name is not None and not self._functions():
             self._complete_name_of_rust(self._name)
         self._arm()
+        self._mind_entry(in_library=False)
+
+    def waits_for_main(self) -> bool:
+        """Whether :meth:`enter_main` must be called: the stop is a function of a library, or of none that gdb knows."""
+        assert self._breakpoint is not None
+        return self._name is not None and (self._breakpoint.pending or self._is_in_library())
+
+    def enter_main(self) -> None:
+        """The program has entered ``main``: the libraries that it names are loaded."""
+        self._mind_entry(in_library=True)
 
     def set_at_main(self) -> bool:
         """Set the breakpoint in a program that is at its first line of ``main``. Returns whether that is the stop.
@@ -70,7 +87,7 @@ class PlaceStop:
         self.set()
         assert self._breakpoint is not None
         addresses = [location.address for location in self._breakpoint.locations]
-        if any(gdb.solib_name(address) is not None for address in addresses):
+        if self._is_in_library():
             raise gdb.error("the stop is in a library, and the program may have reached it before main")
         if gdb.newest_frame().pc() in addresses and (self.condition is None or self.condition.holds()):
             self._passed = 1
@@ -78,8 +95,16 @@ class PlaceStop:
         return self._passed == self._hits
 
     def clear(self) -> None:
-        if self._breakpoint is not None and self._breakpoint.is_valid():
-            self._breakpoint.delete()
+        for breakpoint in (self._breakpoint, self._watch):
+            if breakpoint is not None and breakpoint.is_valid():
+                breakpoint.delete()
+
+    def misplaced(self) -> str | None:
+        """Where gdb has placed the breakpoint, if the program has only come by the function's entry."""
+        if self._watch is None or not self._watch.is_hit or self._was_hit() or not self.has_code():
+            return None
+        found = entry_behind(self._breakpoint, str(self._name))
+        return None if found is None else found.placed
 
     def is_reached(self, _event: gdb.Event) -> bool:
         """Whether the program, which ``event`` stopped, is at the stop. Raises :class:`Failure` if the condition cannot
@@ -94,6 +119,29 @@ class PlaceStop:
             return self._passed + self._breakpoint.held
         valid = self._breakpoint is not None and self._breakpoint.is_valid()
         return self._passed + (int(self._breakpoint.hit_count) if self._breakpoint is not None and valid else 0)
+
+    def _was_hit(self) -> bool:
+        """Whether the program has come by the breakpoint, whatever the condition."""
+        if isinstance(self._breakpoint, _ConditionalBreakpoint):
+            return self._breakpoint.is_hit
+        return self.reached() > 0
+
+    def _mind_entry(self, *, in_library: bool) -> None:
+        """Stop at the entry of the function, or watch whether the program only comes by there. gdb loses a breakpoint
+        at an entry in a library when it loads the libraries again."""
+        found = None if self._name is None else entry_behind(self._breakpoint, self._name)
+        if found is None or self._is_in_library() is not in_library:
+            return
+        if not self._at_entry:
+            self._watch = found.breakpoint(EntryWatch)
+        elif (made := found.breakpoint(self._kind())) is not None:
+            self.clear()
+            self._breakpoint = made
+            self._arm()
+
+    def _is_in_library(self) -> bool:
+        assert self._breakpoint is not None
+        return any(gdb.solib_name(location.address) is not None for location in self._breakpoint.locations)
 
     def has_code(self) -> bool:
         """Whether the program, as far as it is loaded, has code at the stop."""
@@ -117,7 +165,10 @@ class PlaceStop:
             place |= {"function": function, "qualified": qualified}
         else:
             place |= {"line": self._stop["line"]}
-        return quietly_made(_ConditionalBreakpoint if self.condition is not None else gdb.Breakpoint, place)
+        return quietly_made(self._kind(), place)
+
+    def _kind(self) -> type[gdb.Breakpoint]:
+        return _ConditionalBreakpoint if self.condition is not None else gdb.Breakpoint
 
     def _arm(self) -> None:
         left = self._hits - self._passed
@@ -188,31 +239,16 @@ class _ConditionalBreakpoint(gdb.Breakpoint):  # type: ignore[misc]  # mypy does
     condition_to_hold: _Condition
     wanted = 1
     held = 0
+    is_hit = False
 
     def stop(self) -> bool:
         """gdb calls this at each hit. The program stops if the result is true."""
+        self.is_hit = True
         try:
             self.held += self.condition_to_hold.holds()
         except Failure:
             return True
         return self.held >= self.wanted
-
-
-_PARAMETERS: list[Any] = []
-
-
-def quietly_made(kind: type[gdb.Breakpoint], place: dict[str, Any]) -> gdb.Breakpoint:
-    """Make a breakpoint. gdb prints a message if the breakpoint waits for a library. Only the output of a command can
-    be caught, so a command makes the breakpoint."""
-    _PARAMETERS[:] = [kind, place]
-    gdb.execute(f"python import {__name__} as stops; stops.make_breakpoint()", to_string=True)
-    made: gdb.Breakpoint = _PARAMETERS[0]
-    return made
-
-
-def make_breakpoint() -> None:
-    kind, place = _PARAMETERS
-    _PARAMETERS[:] = [kind(**place)]
 
 
 # -- a signal ----------------------------------------------------------------------------------------------------------
@@ -262,6 +298,15 @@ class SignalStop:
 
     def missing_code(self) -> str:
         raise AssertionError("a signal needs no code")
+
+    def misplaced(self) -> None:
+        """A signal has no breakpoint."""
+
+    def waits_for_main(self) -> bool:
+        return False
+
+    def enter_main(self) -> None:
+        """A signal waits for no library."""
 
 
 def _signals(name: str) -> str:

@@ -1,0 +1,128 @@
+"""Functions whose breakpoint gdb places behind a jump: no call reaches it, but each passes the function's entry."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+
+import pytest
+
+from tests.functional.program_cards import ProgramSession, program_session
+from tests.functional.session_process import eventually
+
+pytestmark = [
+    pytest.mark.functional,
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="the program has instructions of x86-64"),
+]
+
+# gdb skips the prologue: it puts the breakpoint after the last instruction of the line in which the frame is set up.
+# Here this line ends with a jump.
+RUN = """
+__attribute__((naked, noinline)) {static}int {name}(int n)
+{{
+    __asm__("push %rbp\\n\\tmov %rsp, %rbp\\n\\tjmp 1f\\n"
+            ".loc 1 {never}\\n\\tmov $0, %eax\\n\\tjmp 2f\\n"
+            ".loc 1 {first}\\n1:\\tmov %edi, %eax\\n"
+            ".loc 1 {last}\\n2:\\tpop %rbp\\n\\tret");
+}}
+"""
+
+
+def jumping(name: str, line: int, static: str = "") -> str:
+    """The definition of a function, which begins in ``line`` of its file. Its breakpoint is at ``line + 4``."""
+    return RUN.format(name=name, static=static, never=line + 4, first=line + 5, last=line + 6)
+
+
+SOURCES = {
+    "main.c": "#include <stdio.h>\n#include <string.h>\nint calls, seen;\nint priced(int n);\nint other(int n);"
+    + jumping("run", 6)
+    + jumping("twin", 14, "static ")
+    + """
+int main(int argc, char **argv)
+{
+    for (calls = 1; calls <= 5; calls++)
+        seen += run(10 * calls) + twin(1); /* called */
+    seen += other(2) + priced(3);
+    if (argc > 1)
+        for (;;)
+            seen = 1; /* runs on */
+    printf("%d\\n", seen); /* the end */
+    return 0;
+}
+""",
+    "other.c": jumping("twin", 2, "static ")
+    + "int other(int n) { return twin(n); }\nint unused(int n) { return n; }\n",
+    "shop.c": jumping("priced", 2),
+}
+BUILD = """
+prog: main.c other.c libshop.so
+	$(CC) -g -O0 -o $@ main.c other.c -L. -lshop -Wl,-rpath,$(CURDIR)
+libshop.so: shop.c
+	$(CC) -g -O0 -shared -fPIC -o $@ shop.c
+"""
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[ProgramSession]:
+    with program_session(BUILD, SOURCES) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _at_ease(session: ProgramSession) -> None:
+    session.card.behave()
+
+
+def test_a_stop_behind_a_jump_is_at_the_entry_of_its_function(session: ProgramSession) -> None:
+    got = session.replay({"function": "run"}, "n", "calls")
+    assert (got["function"], got["values"]["n"]["value"], got["values"]["calls"]["value"]) == ("run", "10", "1")
+    assert "second_run" in got["fallbacks"]
+    assert [cause for cause in got["causes"] if "main.c:10" in cause and "*run" in cause], got["causes"]
+    eventually(lambda: "gdb placed" in session.screen())
+
+
+def test_hits_and_conditions_count_the_calls(session: ProgramSession) -> None:
+    """The second replay of a stop needs no second run. Each is equal to a run from the start."""
+    for stop, calls in (
+        ({"function": "run", "hits": 4}, 4),
+        ({"function": "run", "if": "n > 20"}, 3),
+        ({"function": "run", "if": "calls >= 2", "hits": 3}, 4),
+        ({"function": "run", "file": "main.c"}, 1),
+    ):
+        session.replay(stop)
+        session.replay({"function": "main"})
+        for fresh in (False, True):
+            got = session.replay(stop, "n", "calls", fresh=fresh)
+            values = {name: value["value"] for name, value in got["values"].items()}
+            assert values == {"n": str(10 * calls), "calls": str(calls)}, stop
+            assert got["function"] == "run", stop
+            assert got["fallbacks"] == [], stop
+            assert any("*run" in cause for cause in got["causes"]), stop
+    refusal = session.refusal({"function": "run", "hits": 6})
+    assert (refusal["code"], refusal["reached"]) == ("target_exited", 5)
+    assert "gdb placed the breakpoint of run at main.c:10" in refusal["reason"]
+
+
+def test_functions_of_the_same_name_and_of_a_library_have_their_own_entry(session: ProgramSession) -> None:
+    for stop, n in (
+        ({"function": "twin", "file": "main.c", "hits": 5}, "1"),
+        ({"function": "twin", "file": "other.c"}, "2"),
+        ({"function": "priced"}, "3"),
+    ):
+        for fresh in (False, True):
+            got = session.replay(stop, "n", fresh=fresh)
+            assert (got["function"], got["values"]["n"]["value"]) == (stop["function"], n), stop
+
+
+def test_a_function_that_is_not_called_is_not_said_to_be_misplaced(session: ProgramSession) -> None:
+    refusal = session.refusal({"function": "unused"})
+    assert (refusal["code"], refusal["reached"]) == ("target_exited", 0)
+    assert "gdb placed" not in refusal["reason"]
+
+
+def test_a_program_that_runs_on_is_told_where_the_breakpoint_is(session: ProgramSession) -> None:
+    session.card.behave("on")
+    refusal = session.refusal({"function": "run", "hits": 5}, timeout_ms=2_000)
+    assert refusal["code"] == "replay_timeout"
+    assert "gdb placed the breakpoint of run at main.c:10" in refusal["reason"]
+    assert session.replay({"function": "run", "hits": 5}, "n", timeout_ms=5_000)["values"]["n"]["value"] == "50"
