@@ -54,7 +54,7 @@ only = Only::One(3)
 tree = Tree::Node(Box::new(Tree::Leaf), 3, Box::new(Tree::Node(Box::new(Tree::Leaf), 4, Box::new(Tree::Leaf))))
 held = Niche::Text("x".to_string())
 free = Niche::Free
-generic = Generic { v: Some(3u8), kind: std::marker::PhantomData::<u8> }
+generic = Generic { v: Some(3u8), w: (1, [2u16]) }
 some = Some(3)
 none: Option<i32> = None
 some_text = Some("a".to_string())
@@ -77,7 +77,8 @@ atomic = Arc::new(5)
 weak = Rc::downgrade(&shared)
 cell = Cell::new(3)
 ref_cell = RefCell::new(vec![1])
-mutex = Mutex::new(3)
+mutex = Mutex::new(vec![3])
+borrowed = ref_cell.borrow()
 vector = vec![1, 2]
 names = vec!["egg".to_string(), "ham".to_string()]
 lists = vec![vec![1], vec![]]
@@ -88,6 +89,8 @@ slice = &vector[..]
 rest = &items[1..]
 bytes = &b"ab"[..]
 ring: VecDeque<i32> = { let mut ring = VecDeque::with_capacity(4); ring.push_back(1); ring.push_front(0); ring }
+linked: LinkedList<String> = vec!["a".to_string(), "b".to_string()].into_iter().collect()
+heap: BinaryHeap<i32> = vec![1, 5, 2].into_iter().collect()
 by_number: BTreeMap<i32, &str> = (0..150).map(|key| (key, "x")).collect()
 by_letter: BTreeSet<char> = vec!['b', 'a'].into_iter().collect()
 no_tree: BTreeMap<i32, i32> = BTreeMap::new()
@@ -107,11 +110,15 @@ pinned = Box::pin(3)
 """``NAME [: TYPE] = EXPRESSION``: locals whose text in gdb is the same as the program's."""
 
 DIFFERENT = {
-    # addresses
+    # addresses, or another text in some release
     "function: fn(i32) -> i32 = next": "*",
     "speaker: Box<dyn Speak> = Box::new(Point(3, 4))": "*",
     "null: *const i32 = std::ptr::null()": "0x0",
     "raw: *const Item = &item": 'Item { name: "egg", n: 1 }',
+    "tagged = std::marker::PhantomData::<u8>": "PhantomData<u8>",
+    # what is locked is not written
+    "locked = Mutex::new(vec![3])": "Mutex { data: [3], poisoned: false, .. }",
+    "guard = locked.lock().unwrap()": "[3]",
     # random order
     'prices: HashMap<String, i32> = [("saw", 2), ("axe", 1)].iter().map(|(k, v)| (k.to_string(), *v)).collect()': (
         '{"axe": 1, "saw": 2}'
@@ -134,14 +141,14 @@ DIFFERENT = {
 SOURCE = """
 #![allow(dead_code, unused_variables, unused_mut, non_camel_case_types)]
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet, LinkedList, VecDeque};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 #[derive(Debug, Clone)] struct Item { name: String, n: i32 }
 #[derive(Debug)] struct Point(i32, i32);
 #[derive(Debug)] struct Marker;
-#[derive(Debug)] struct Generic<T> { v: Option<T>, kind: std::marker::PhantomData<T> }
+#[derive(Debug)] struct Generic<T, U> { v: Option<T>, w: U }
 #[derive(Debug)] enum Color { Red, Green }
 #[derive(Debug)] enum Shape { Circle { r: f64 }, Rect(f64, f64), Nothing }
 #[derive(Debug)] enum Only { One(i32) }
@@ -156,7 +163,7 @@ fn next(n: i32) -> i32 { n + 1 }
 fn dirty() {
     let mut bytes = [0xa5u8; 4096];
     for (index, byte) in bytes.iter_mut().enumerate().step_by(3) { *byte = index as u8; }
-    std::hint::black_box(&bytes);
+    println!("{:?}", &bytes[..4]);
 }
 
 fn late(now: bool) {
@@ -179,6 +186,7 @@ LOCALS
     *cycle.next.borrow_mut() = Some(cycle.clone());
     let by_box = Box::new(names.clone());
     let mut changing = items.clone();
+    let wide = vec![Some(1u128), None];
 SHOWN
     changing[1].name = "ram".to_string(); // all is initialised
     println!("end"); // one name is changed
@@ -195,7 +203,14 @@ def texts(place, names):
     gdb.execute(f"tbreak {place}", to_string=True)
     gdb.execute("run" if place == PLACES[0] else "continue", to_string=True)
     assert rust_values.in_rust()
-    return {name: rust_values.text(gdb.parse_and_eval(name)) for name in names}
+    return {name: text(name) for name in names}
+
+def text(name):
+    try:
+        value = gdb.parse_and_eval(name)
+    except gdb.MemoryError as error:  # gdb 16 follows an invalid pointer
+        return f"<cannot be read: {error}>"
+    return rust_values.text(value)
 
 def held(name):
     content = rust_values.contents(gdb.parse_and_eval(name))
@@ -287,7 +302,7 @@ def seen(program: Path) -> dict[str, Any]:
             next(f"main.rs:{n}" for n, line in enumerate(source, 1) if f"// {place}" in line) for place in PLACES
         ],
         "LATE": LATE,
-        "NAMES": [*map(name_of, [*SAME, *DIFFERENT]), "changing"],
+        "NAMES": [*map(name_of, [*SAME, *DIFFERENT]), "changing", "wide"],
         "HELD": [*HELD],
         "ANSWER": str(program / "answer"),
     }
@@ -319,6 +334,11 @@ def test_another_text_of_the_same_length_is_seen(seen: dict[str, Any]) -> None:
 
 def test_values_that_are_not_initialised_have_a_bounded_text(seen: dict[str, Any]) -> None:
     texts = seen["texts"][0]
+    # rustc 1.63 gives this type a tag of 64 bits; gdb cannot read today's of 128, and gdb 16 would abort
+    assert seen["texts"][1]["wide"] in (
+        "[Some(1), None]",
+        "<cannot be read: gdb cannot read an enum whose tag has 128 bits>",
+    )
     assert all(0 < len(text) < 100_000 for text in texts.values())
     assert sum("<cannot be read: " in text for text in texts.values()) > len(LATE) / 2, texts
 

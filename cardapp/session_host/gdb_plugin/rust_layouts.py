@@ -28,12 +28,16 @@ TEXT = re.compile(
 SLICE = re.compile(rf"(?:{REFERRING.pattern})\[")
 VECTOR = re.compile(r"alloc::vec::Vec<")
 DEQUE = re.compile(r"alloc::collections::vec_deque::VecDeque<")
+LINKED_LIST = re.compile(r"alloc::collections::linked_list::LinkedList<")
+HEAP = re.compile(r"alloc::collections::binary_heap::BinaryHeap<")
 HASH_MAP = re.compile(r"(?:std::collections::hash::map|hashbrown::map)::HashMap<")
 HASH_SET = re.compile(r"(?:std::collections::hash::set|hashbrown::set)::HashSet<")
 BTREE_MAP = re.compile(r"alloc::collections::btree::map::BTreeMap<")
 BTREE_SET = re.compile(r"alloc::collections::btree::set::BTreeSet<")
 COUNTED = re.compile(r"alloc::(?:rc::Rc|sync::Arc)<")
 OPTION = re.compile(r"core::option::Option<")
+BORROWED = re.compile(r"core::cell::Ref(?:Mut)?<")
+GUARD = re.compile(r"std::sync::(?:\w+::)*MutexGuard<")
 PIN = re.compile(r"core::pin::Pin<")
 TRANSPARENT = re.compile(r"core::(?:cell::UnsafeCell|mem::(?:\w+::)?(?:ManuallyDrop|MaybeDangling))<")
 
@@ -139,8 +143,11 @@ def _is_size(field: gdb.Field) -> bool:
 
 
 def _number(value: gdb.Value, wanted: Wanted) -> int:
-    found = inside(value, wanted)
-    return int(found if found.type.code in SCALARS else inside(found, is_scalar))
+    return _as_number(inside(value, wanted))
+
+
+def _as_number(value: gdb.Value) -> int:
+    return int(value if value.type.code in SCALARS else inside(value, is_scalar))
 
 
 def unwrapped(value: gdb.Value) -> gdb.Value:
@@ -184,7 +191,7 @@ def has_wide_tag(kind: gdb.Type) -> bool:
 
 def _checked(pointer: gdb.Value, length: int, capacity: int | None = None) -> gdb.Value:
     size = pointer.type.target().sizeof
-    if not 0 < int(pointer) < ADDRESSES or not 0 <= length * size < ADDRESSES:
+    if not 0 < int(pointer) < ADDRESSES or not 0 <= length * max(size, 1) < ADDRESSES:
         raise NotInitialised
     if size and capacity is not None and length > capacity:
         raise NotInitialised
@@ -201,14 +208,15 @@ def span(value: gdb.Value) -> tuple[gdb.Value, int]:
         pointer = _behind_counts(pointer)
     elif VECTOR.match(name):
         pointer = pointer.cast(value.type.template_argument(0).pointer())
-    elif TEXT.match(name):
+    elif pointer.type.target().code == gdb.TYPE_CODE_STRUCT and TEXT.match(name):  # of a path
         pointer = _bytes(pointer)
     length = _number(value, _is_length)
     return _checked(pointer, length, _capacity(value)), length
 
 
 def _capacity(value: gdb.Value) -> int | None:
-    return None if find(value, _is_capacity) is None else _number(value, _is_capacity)
+    found = find(value, _is_capacity)
+    return None if found is None else _as_number(found)
 
 
 def _sequence(value: gdb.Value) -> Content:
@@ -227,6 +235,25 @@ def _deque(value: gdb.Value) -> Content:
     _checked(pointer, length, capacity)
     ring = capacity or max(length, 1)  # elements without a size have no capacity
     return Content("sequence", length, ((None, _at(pointer, (first + index) % ring)) for index in range(length)))
+
+
+def _linked_list(value: gdb.Value) -> Content:
+    length = int(value["len"])
+    if length >= ADDRESSES:
+        raise NotInitialised
+    elements = itertools.islice(_chain(value["head"]), length)
+    return Content("sequence", length, ((None, element) for element in elements))
+
+
+def _chain(link: gdb.Value) -> Iterator[gdb.Value]:
+    while (variant(link) or ("", link))[0] == "Some":
+        node = target(inside(link, is_pointer))
+        yield node["element"]
+        link = node["next"]
+
+
+def _heap(value: gdb.Value) -> Content:
+    return _sequence(value["data"])
 
 
 def _hash_map(value: gdb.Value) -> Content:
@@ -321,6 +348,17 @@ def _behind_counts(pointer: gdb.Value) -> gdb.Value:
     return (_bytes(pointer) + field.bitpos // 8).cast(field.type.pointer())
 
 
+def _borrowed(value: gdb.Value) -> Content | None:
+    pointer = value["value"]
+    while pointer.type.code == gdb.TYPE_CODE_STRUCT and len(pointer.type.fields()) == 1:
+        pointer = pointer[pointer.type.fields()[0]]
+    return _reference(pointer) if pointer.type.code == gdb.TYPE_CODE_PTR else None
+
+
+def _guard(value: gdb.Value) -> Content:
+    return _holder(unwrapped(target(value["lock"])["data"]))
+
+
 def _pinned(value: gdb.Value) -> Content | None:
     return unordered_contents(value[value.type.fields()[0]])
 
@@ -335,7 +373,11 @@ READERS: list[tuple[re.Pattern[str], Callable[[gdb.Value], Content | None]]] = [
     (BTREE_MAP, _btree_map),
     (BTREE_SET, _btree_set),
     (DEQUE, _deque),
+    (LINKED_LIST, _linked_list),
+    (HEAP, _heap),
     (COUNTED, _counted),
+    (BORROWED, _borrowed),
+    (GUARD, _guard),
     (PIN, _pinned),
 ]
 

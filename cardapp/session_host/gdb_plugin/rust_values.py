@@ -13,7 +13,7 @@ import gdb
 from cardapp.session_host.gdb_plugin import rust_layouts as layouts
 from cardapp.session_host.gdb_plugin.content import MAX_DEPTH, MAX_ELEMENTS, Content
 
-MAX_PARTS = 20_000
+MAX_PARTS = 10_000
 """How many values a text is made of at most. A small graph of ``Rc`` can have an endless text."""
 MAX_SORTED = 10_000
 """How many elements of a hash table are read to sort them. A larger one is shown as ``{…}``."""
@@ -95,6 +95,8 @@ class _Text:
         except gdb.MemoryError:
             return "<cannot be read: no memory there>"
         except (RuntimeError, OverflowError) as error:  # gdb.error is a RuntimeError
+            if "optimized out" in str(error):
+                return "<optimized out>"
             return f"<cannot be read: {re.sub('0x[0-9a-f]+', '*', str(error))}>"
 
     def _aggregate(self, value: gdb.Value, depth: int) -> str:
