@@ -103,7 +103,7 @@ TEXTS = {
     "nested": 'std::vector of length 2 = {std::vector of length 2 = {"a", "b"}, std::vector of length 1 = {"c"}}',
     "long_one": "std::vector of length 300 = {" + ", ".join(["7"] * 200) + "…}",
     "array": "{_M_elems = {4, 5, 6}}",
-    "both": 'std::tuple containing = {[1] = 1, [2] = "t"}',
+    "both": 'std::tuple containing = {[0] = 1, [1] = "t"}',
     "pair": '{first = 1, second = "p"}',
     "anything": "std::any = {42}",
 }

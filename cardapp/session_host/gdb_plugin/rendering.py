@@ -50,6 +50,7 @@ _SCALARS = (gdb.TYPE_CODE_INT, gdb.TYPE_CODE_CHAR, gdb.TYPE_CODE_BOOL, gdb.TYPE_
 _REFERENCES = (gdb.TYPE_CODE_REF, gdb.TYPE_CODE_RVALUE_REF)
 _OWNER = re.compile(r"std::(?:__\w+::)*(?:unique|shared)_ptr<")
 _HOLDER = re.compile(r"std::(?:\w+::)*(?:optional|variant|any)\b")
+_TUPLE = re.compile(r"std::(?:__\w+::)*tuple<")
 _UNORDERED = re.compile(r"std::(?:\w+::)*unordered_")
 _ARRAY = re.compile(r"std::(?:__\w+::)*array<")
 _CAPACITY = re.compile(r", capacity \d+")
@@ -178,7 +179,7 @@ class _Rendering:
             pointer = _pointer_in(printer)
             return _holder(plain(pointer.dereference()) if int(pointer) else None)
         if _HOLDER.match(_name(value)):
-            return _holder(printer.contained_value)
+            return _holder(_held_by(printer))
         if _hint(printer) == "string":
             return _characters(printer.to_string())
         return self._elements(value, printer) if hasattr(printer, "children") else None
@@ -230,11 +231,12 @@ class _Rendering:
             return printer
         words = _canonical(printer.to_string()) if hasattr(printer, "to_string") else None
         if _HOLDER.match(_name(value)):
-            held = [] if printer.contained_value is None else [("", printer.contained_value)]
-            return _Parts((words or "").split(" containing ")[0], held, "array")
+            held = _held_by(printer)
+            return _Parts((words or "").split(" containing ")[0], [] if held is None else [("", held)], "array")
         if not hasattr(printer, "children"):
             return _Text(words or "")
-        if _hint(printer) != "map" and not _UNORDERED.match(_name(value)):
+        is_renumbered = _UNORDERED.match(_name(value)) or _TUPLE.match(_name(value))  # GCC 12 counts a tuple from 1
+        if _hint(printer) != "map" and not is_renumbered:
             return _Parts(words, self._bounded(printer.children()), _hint(printer))
         found = self._elements(value, printer)
         if found.kind == "sequence":
@@ -336,6 +338,13 @@ def _canonical(words: Any) -> str | None:
 def _pointer_in(printer: Any) -> gdb.Value:
     """The pointer of a ``std::unique_ptr`` or ``std::shared_ptr``."""
     return next(iter(printer.children()))[1]
+
+
+def _held_by(printer: Any) -> gdb.Value | None:
+    """What an optional, a variant or an any contains. The printers of GCC 12 and 14 name it differently."""
+    name = "contained_value" if hasattr(printer, "contained_value") else "_contained_value"
+    held: gdb.Value | None = getattr(printer, name)
+    return held
 
 
 def _holder(held: gdb.Value | None) -> Content:
