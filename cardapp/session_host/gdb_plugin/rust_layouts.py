@@ -60,8 +60,7 @@ def unordered_contents(value: gdb.Value) -> Content | None:
     if kind.code == gdb.TYPE_CODE_PTR:
         return _reference(value)
     if kind.code == gdb.TYPE_CODE_ARRAY:
-        low, high = kind.range()
-        return Content("sequence", high - low + 1, ((None, value[index]) for index in range(low, high + 1)))
+        return _array(value)
     if kind.code == gdb.TYPE_CODE_STRUCT:
         for pattern, reader in READERS:
             if pattern.match(kind.name or ""):
@@ -118,28 +117,16 @@ def is_scalar(field: gdb.Field) -> bool:
     return field.type.code in SCALARS and field.type.sizeof > 0
 
 
-def _is_vtable(field: gdb.Field) -> bool:
-    return bool(field.name == "vtable")
-
-
-def _is_length(field: gdb.Field) -> bool:
-    return field.name in ("len", "length")
-
-
-def _is_capacity(field: gdb.Field) -> bool:
-    return bool(field.name == "cap")
-
-
 def _is_table(field: gdb.Field) -> bool:
     return str(field.type.name).startswith("hashbrown::raw::RawTable<")
 
 
-def _is_mask(field: gdb.Field) -> bool:
-    return bool(field.name == "bucket_mask")
+def _named(*names: str) -> Wanted:
+    return lambda field: field.name in names
 
 
-def _is_size(field: gdb.Field) -> bool:
-    return bool(field.name == "items")
+LENGTH, CAPACITY, VTABLE = _named("len", "length"), _named("cap"), _named("vtable")
+BUCKET_MASK, ITEMS = _named("bucket_mask"), _named("items")
 
 
 def _number(value: gdb.Value, wanted: Wanted) -> int:
@@ -172,21 +159,28 @@ def _at(pointer: gdb.Value, index: int) -> gdb.Value:
 
 def target(pointer: gdb.Value) -> gdb.Value:
     """What the pointer points to. Raises ``gdb.error`` for what gdb does not survive; see ``has_wide_tag``."""
-    if has_wide_tag(pointer.type.target()):
-        raise gdb.error("gdb cannot read an enum whose tag has 128 bits")
+    _refuse_wide_tag(pointer.type.target())
     return pointer.dereference()
 
 
+def _refuse_wide_tag(kind: gdb.Type) -> None:
+    if has_wide_tag(kind):
+        raise gdb.error("gdb cannot read an enum whose tag has 128 bits")
+
+
 def has_wide_tag(kind: gdb.Type) -> bool:
-    """Whether the type holds an enum whose tag has 128 bits, like today's ``Option<u128>``.
+    """Whether the type holds, or points to, an enum whose tag has 128 bits, like today's ``Option<u128>``.
 
     gdb 13 has an error for a value of it, and gdb 16 aborts as soon as it evaluates a variable of such a type.
     """
-    if kind.code == gdb.TYPE_CODE_ARRAY:
-        return has_wide_tag(kind.target())
+    while kind.code in (gdb.TYPE_CODE_PTR, gdb.TYPE_CODE_ARRAY):
+        kind = kind.target()
     if not kind.dynamic or kind.code != gdb.TYPE_CODE_STRUCT:
         return False
-    return any((field.artificial and field.type.sizeof > 8) or has_wide_tag(field.type) for field in kind.fields())
+    fields = kind.fields()
+    return any(field.artificial and field.type.sizeof > 8 for field in fields) or any(
+        has_wide_tag(field.type) for field in fields if field.type.code != gdb.TYPE_CODE_PTR
+    )
 
 
 def _checked(pointer: gdb.Value, length: int, capacity: int | None = None) -> gdb.Value:
@@ -210,13 +204,19 @@ def span(value: gdb.Value) -> tuple[gdb.Value, int]:
         pointer = pointer.cast(value.type.template_argument(0).pointer())
     elif pointer.type.target().code == gdb.TYPE_CODE_STRUCT and TEXT.match(name):  # of a path
         pointer = _bytes(pointer)
-    length = _number(value, _is_length)
+    length = _number(value, LENGTH)
     return _checked(pointer, length, _capacity(value)), length
 
 
 def _capacity(value: gdb.Value) -> int | None:
-    found = find(value, _is_capacity)
+    found = find(value, CAPACITY)
     return None if found is None else _as_number(found)
+
+
+def _array(value: gdb.Value) -> Content:
+    _refuse_wide_tag(value.type.target())
+    low, high = value.type.range()
+    return Content("sequence", high - low + 1, ((None, value[index]) for index in range(low, high + 1)))
 
 
 def _sequence(value: gdb.Value) -> Content:
@@ -226,8 +226,8 @@ def _sequence(value: gdb.Value) -> Content:
 
 def _deque(value: gdb.Value) -> Content:
     pointer = inside(value, is_pointer).cast(value.type.template_argument(0).pointer())
-    capacity = _number(value, _is_capacity)
-    if find(value, _is_length) is not None:
+    capacity = _number(value, CAPACITY)
+    if find(value, LENGTH) is not None:
         first, length = int(value["head"]), int(value["len"])
     else:  # before Rust 1.67
         first = int(value["tail"])
@@ -268,7 +268,7 @@ def _hash_set(value: gdb.Value) -> Content:
 
 def _pairs(value: gdb.Value) -> tuple[int, Iterator[gdb.Value]]:
     table = inside(value, _is_table)
-    size, buckets = _number(table, _is_size), _number(table, _is_mask) + 1
+    size, buckets = _number(table, ITEMS), _number(table, BUCKET_MASK) + 1
     control = inside(table, is_pointer)
     behind = _checked(control.cast(table.type.template_argument(0).pointer()), buckets)
     if buckets & (buckets - 1) or size > buckets:
@@ -335,9 +335,9 @@ def _option(value: gdb.Value) -> Content:
 
 
 def _counted(value: gdb.Value) -> Content | None:
-    if find(value, _is_length) is not None:
+    if find(value, LENGTH) is not None:
         return _sequence(value)
-    if find(value, _is_vtable) is not None:
+    if find(value, VTABLE) is not None:
         return None
     return _holder(target(_behind_counts(_checked(inside(value, is_pointer), 1))))
 
