@@ -29,6 +29,7 @@ _POINTER = re.compile(r"(?:\([^()]*\*+\)\s?)?(?:0x[0-9a-f]+|\*)(?![^ ,})\]])")
 _END_OF_VALUE = re.compile(r"""[,})\]]|[{(\[]|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'""")
 _FILLED_TEXT = re.compile(r"""([LuU]?8?"(?:\\(?!000)(?:.)|[^"\\])*)(?:\\000.*)?"(?:, '\\000' <repeats \d+ times>.*)?""")
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
+_UNREAD = re.compile(r"<(?:cannot be read|error|optimized out|synthetic pointer|not saved|unavailable)[^>]*>")
 _SOME_ADDRESS = re.compile(r"\b0x[0-9a-f]{4,}")
 
 
@@ -67,9 +68,16 @@ def same_value(expected: Expectation, actual: str) -> bool:
 
 def partly(expected: Expectation, actual: str) -> bool:
     """Whether a part of ``actual`` is not compared: what an expected ``*`` hides behind a pointer (a text, a function's
-    name, the value that an owner shows), or what was cut off because it is too long."""
+    name, the value that an owner shows), what was cut off because it is too long, or what could not be read."""
     hidden = _pointers(_plain(expected.value), _plain(actual)) or ()
-    return "…" in _QUOTED.sub("", actual) or any(_POINTER.fullmatch(each) is None for each in hidden)
+    is_cut = "…" in _QUOTED.sub("", actual)
+    return is_cut or unread(actual) is not None or any(_POINTER.fullmatch(each) is None for each in hidden)
+
+
+def unread(actual: str) -> str | None:
+    """The words of gdb for a part of the value that it could not read, like ``<optimized out>``. None: it read all."""
+    found = _UNREAD.search(_QUOTED.sub("", actual))
+    return found[0] if found is not None else None
 
 
 def recordable(actual: str) -> str:

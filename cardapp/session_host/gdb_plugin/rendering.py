@@ -102,8 +102,9 @@ def _format(value: gdb.Value, **options: Any) -> str:
 
 
 def _masked(shown: str) -> str:
-    """The text without the addresses that gdb shows without asking a printer."""
-    return _VIRTUAL_OFFSET.sub(r"\1*", _VIRTUAL_TABLE.sub("* ", shown.replace("...", "…")))
+    """The text without the addresses that gdb shows without asking a printer, the same for each compiler."""
+    shown = shown.replace("...", "…").replace("_vptr$", "_vptr.")  # as clang calls it, and GCC
+    return _VIRTUAL_OFFSET.sub(r"\1*", _VIRTUAL_TABLE.sub("* ", shown))
 
 
 def points_to_text(value: gdb.Value) -> bool:
@@ -228,7 +229,7 @@ class _Rendering:
         if _OWNER.match(_name(value)):
             return _Text(self._owned(value, _pointer_in(printer)))
         if _hint(printer) == "string":
-            return printer
+            return _Text(printer.to_string(), "string")
         words = _canonical(printer.to_string()) if hasattr(printer, "to_string") else None
         if _HOLDER.match(_name(value)):
             held = _held_by(printer)
@@ -276,13 +277,17 @@ class _Rendering:
 
 
 class _Text:
-    """Shows a text, or a value as gdb shows it, in place of a part."""
+    """Shows a text, or a value as gdb shows it, in place of a part. With the hint "string" the text is quoted."""
 
-    def __init__(self, shown: str | gdb.Value) -> None:
+    def __init__(self, shown: Any, hint: str | None = None) -> None:
         self._shown = shown
+        self._hint = hint
 
-    def to_string(self) -> str | gdb.Value:
+    def to_string(self) -> Any:
         return self._shown
+
+    def display_hint(self) -> str | None:
+        return self._hint
 
 
 class _Parts:

@@ -181,6 +181,8 @@ def test_what_a_mask_hides_and_what_is_cut_off_is_not_compared() -> None:
         ("std::vector of length 300 = {7, 7…}", "std::vector of length 300 = {7, 7…}", True),
         ("{next = *, last = *}", "{next = *, last = 0x0}", False),
         ('{name = * "a…"}', '{name = * "a…"}', False),
+        ("{n = <optimized out>}", "{n = <optimized out>}", True),
+        ('"<optimized out>"', '"<optimized out>"', False),
         ("*", "*", False),
     ):
         assert proof.same_value(Expectation("n", expected), actual)
