@@ -87,11 +87,12 @@ def shown(typed: str | None, reads: str | None, seen: str | None, letter: str | 
     said = None if reads is None else integer(reads)
     chosen = letter if letter in NOTATIONS else mine or "d"
     other = mine if chosen != mine and mine is not None else "d"
+    is_pointer = letter is None and seen is not None and seen.startswith("0x")
     octal = "0o" if "0o" in f"{typed} {seen}" else "0"
 
     def both(number: int | None, text: str | None, original: str | None) -> tuple[str | None, str | None]:
         """The text to show, and its title."""
-        if number is None or text is None or " " in text:
+        if number is None or text is None or " " in text or is_pointer:
             return text, original if original not in (None, text) else None
         first = written(number, chosen, octal) or text
         titles = (original, text, written(number, other, octal), written(number, "d"))

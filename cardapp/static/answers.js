@@ -20,6 +20,11 @@ export const predictionDraft = (stop, expression) => `prediction ${stop} ${expre
 // The learner's last prediction for an expression.
 export const saidOf = (stop, expression) => recordOf(stop).latest.find((each) => each.expression === expression)?.said ?? null;
 
+export const LEFT_EMPTY = 'left empty'; // in place of a value that was asked and not predicted
+
+// The asked expressions without a typed or predicted value.
+export const emptyAt = (stop) => askedAt(stop).filter((expression) => !(draft(predictionDraft(stop, expression)) ?? saidOf(stop, expression) ?? '').trim());
+
 const waiting = new Set(); // stops at which this tab recorded something after their last proof
 
 // Whether there is new input and the program has not run to the stop since, or the values are not compared yet.
@@ -97,10 +102,13 @@ export function predict(stop) {
   if (!state.session.available && !values && askedAt(stop).length) showValues(stop); // an answer in words uncovers them
   if (state.session.available) waiting.add(stop);
   else readAnswers(stop); // the card has judged
-  const latest = values && Object.entries(values).map(([expression, said]) => ({ expression, said, seen: null, right: null }));
+  const latest = values && askedAt(stop).map((expression) => unjudgedRow(expression, values[expression] ?? null));
   change(stop, { ...(answer && { answer }), ...(values && { latest, by: null, tries: recordOf(stop).tries + 1 }) });
   return true;
 }
+
+// A predicted value that is not judged yet.
+const unjudgedRow = (expression, text) => ({ expression, said: text, seen: null, right: text === null ? false : null, empty: text === null });
 
 // Empty the fields of a stop for another prediction.
 export function startAgain(stop) {

@@ -2,7 +2,7 @@
 // time that it took.
 
 import { go } from './actions.js';
-import { recorded } from './answers.js';
+import { LEFT_EMPTY, recorded } from './answers.js';
 import { get, Notice } from './api.js';
 import { $, button, codeOf, element, fill } from './dom.js';
 import * as over from './over.js';
@@ -69,7 +69,10 @@ function reasonOf({ predictions, looked_first: looked, self }) {
   return looked ? ['you looked first'] : null;
 }
 
-const mistake = ({ expression, said, seen }) => [codeOf(expression), ': you said ', codeOf(said), ', it is ', codeOf(seen)];
+const mistake = ({ expression, empty, seen, shown }) => [
+  codeOf(expression), ...(empty ? [`: ${LEFT_EMPTY}`] : [': you said ', codeOf(shown.said, { title: shown.said_title })]),
+  ...(seen === null ? [] : [', it is ', codeOf(shown.seen, { title: shown.seen_title })]),
+];
 
 function entry(item) {
   const { key } = item;

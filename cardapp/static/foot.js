@@ -4,11 +4,12 @@
 
 import * as actions from './actions.js';
 import {
-  answerDraft, askedAt, isKnown, isUnjudged, isWaiting, judge, openHint, predict, predictionDraft, recordOf, saidOf, showValues,
-  startAgain, typed,
+  answerDraft, askedAt, emptyAt, isKnown, isUnjudged, isWaiting, judge, LEFT_EMPTY, openHint, predict, predictionDraft, recordOf,
+  saidOf, showValues, startAgain, typed,
 } from './answers.js';
 import { $, button, codeOf, element, fill } from './dom.js';
 import * as finish from './finish.js';
+import { readingOf } from './reading.js';
 import { currentStop, draft, keepDraft, state, stepOf, stopOf, stopsBeside, subscribe } from './state.js';
 import { focusPosition, fragment } from './worksheet.js';
 
@@ -150,18 +151,22 @@ function drawValues(stop) {
 
 function fields(stop) {
   const asked = askedAt(stop);
-  const made = asked.map((expression) => {
-    const field = element('input', { type: 'text', 'aria-label': expression, autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false' });
+  const made = asked.map((expression, number) => {
+    const field = element('input', {
+      type: 'text', 'aria-label': expression, maxlength: MAX_TYPED, autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false',
+    });
     field.value = saidOf(stop, expression) ?? '';
     keepDraft(field, predictionDraft(stop, expression));
     bindField(field);
-    return element('label', { class: 'value' }, nameOf(expression), field);
+    return element('label', { class: 'value' }, nameOf(expression), field, readingOf(stop, expression, field, number));
   });
   return asked.length ? [element('p', { class: 'quiet legend', role: 'status' }, askedOf(stop)), ...made] : [];
 }
 
+const MAX_TYPED = 1000; // characters that the service takes
 const askedOf = (stop) => `What will the program have ${state.catalog.item(stop).place}?`;
 const MISSING = 'Write a value first, or choose “I don’t know”.';
+const leftEmpty = (count) => `${count === 1 ? 'A value is' : `${count} values are`} empty, and would count as not right.`;
 
 // Show the message `missing` in place of the question; without a message, show the question again.
 function remind(missing = '') {
@@ -217,14 +222,16 @@ function table(heads, rows, hasSaid) {
 
 const SIGNS = { true: ['✓', 'right'], false: ['✗', 'wrong'], null: ['', ''] };
 
-function row({ expression, said, seen, right, isUndefined }, hasSaid) {
+// A value and what was said are in one notation; the title is the value in the other one.
+function row({ expression, said, seen, right, empty, shown, isUndefined }, hasSaid) {
   const [sign, word] = SIGNS[right];
-  const note = isUndefined && said !== null ? 'not judged' : right === false ? word : '';
+  const note = isUndefined && said !== null ? 'not judged' : right === false && !empty ? word : '';
+  const mine = empty ? element('em', {}, LEFT_EMPTY) : codeOf(shown?.said ?? said ?? (hasSaid ? '—' : ''), { title: shown?.said_title });
   return element('div', { role: 'row', class: word },
     element('span', { role: 'rowheader' }, nameOf(expression)),
-    element('span', { role: 'cell', class: 'said' }, codeOf(said ?? (hasSaid ? '—' : '')), ' ',
+    element('span', { role: 'cell', class: 'said' }, mine, ' ',
       element('span', { class: 'verdict' }, element('span', { 'aria-hidden': 'true' }, sign), note ? ` ${note}` : null)),
-    element('span', { role: 'cell', class: 'seen' }, codeOf(seen)));
+    element('span', { role: 'cell', class: 'seen' }, codeOf(shown?.seen ?? seen, { title: shown?.seen_title })));
 }
 
 // -- the answer in words ----------------------------------------------------------------------------------------------
@@ -287,6 +294,7 @@ function noteField(step, note) {
 function nextAct(stop) {
   if (!stop) return 'begin';
   const { answer, values } = typed(stop);
+  if (values && emptyAt(stop).length && warned.has(stop)) return 'anyway';
   if (answer || values) return 'predict';
   if (isAskingAgain(stop)) return 'predict';
   if (isWaiting(stop)) return 'run';
@@ -296,7 +304,9 @@ function nextAct(stop) {
 
 const hasFields = (stop) => askedAt(stop).length > 0 || Boolean(state.catalog.item(stepOf(stop)).question);
 
-const LABELS = { begin: 'Go to the first step', predict: 'Predict', run: 'Run to the stop', next: 'Next' };
+const warned = new Set(); // stops at which the learner was told of the empty fields
+
+const LABELS = { begin: 'Go to the first step', predict: 'Predict', anyway: 'Predict anyway', run: 'Run to the stop', next: 'Next' };
 
 function drawAct(stop) {
   const next = nextAct(stop);
@@ -310,7 +320,7 @@ function drawAct(stop) {
 // The other possible actions, as [label, action].
 function otherActs(stop, next) {
   const others = [];
-  if (next === 'predict' && !isKnown(stop)) others.push(['I don’t know', () => runUnpredicted(stop)]);
+  if (['predict', 'anyway'].includes(next) && !isKnown(stop)) others.push(['I don’t know', () => runUnpredicted(stop)]);
   if (next === 'next' && askedAt(stop).length) others.push(['Predict again', () => predictAgain(stop)]);
   if (!isOver(stop) && recordOf(stop).hints < state.catalog.item(stop).hints_html.length) others.push(['Hint', () => hint(stop)]);
   return others;
@@ -336,7 +346,7 @@ async function runUnpredicted(stop) {
 function act() {
   if ($('act').ariaDisabled === 'true') return;
   const stop = currentStop();
-  const acts = { begin, predict: tryToPredict, run: actions.sync, next: goOn };
+  const acts = { begin, predict: tryToPredict, anyway: tryToPredict, run: actions.sync, next: goOn };
   return acts[nextAct(stop)]();
 }
 
@@ -347,7 +357,17 @@ async function begin() {
 }
 
 function tryToPredict() {
-  if (predict(currentStop()) || nextAct(currentStop()) !== 'predict') {
+  const stop = currentStop();
+  const empty = emptyAt(stop);
+  if (nextAct(stop) === 'predict' && typed(stop).values && empty.length) {
+    warned.add(stop);
+    remind(leftEmpty(empty.length));
+    drawAct(stop);
+    focusFirst();
+    return;
+  }
+  warned.delete(stop);
+  if (predict(stop) || nextAct(stop) !== 'predict') {
     $('act').focus();
     return;
   }

@@ -2,7 +2,7 @@
 // pasted anywhere on the page is taken too, and is pinned with its caption.
 
 import { go } from './actions.js';
-import { recorded } from './answers.js';
+import { LEFT_EMPTY, recorded } from './answers.js';
 import { get, Notice, post, upload } from './api.js';
 import { $, button, codeOf, element, fill, sentence } from './dom.js';
 import * as over from './over.js';
@@ -162,14 +162,15 @@ function detail({ kind, data }) {
   const parts = [];
   const text = data.text || data.note || (kind === 'sync.off' ? null : data.reason); // a headline holds why SYNC went off
   if (text) parts.push(element('p', { class: 'text', dir: 'auto' }, text));
-  const said = data.said ?? data.values;
-  if (kind === 'x-prediction' || kind === 'prediction.judged') for (const [name, value] of Object.entries(said ?? {})) parts.push(predicted(name, value, data));
+  const said = { ...data.right, ...(data.said ?? data.values) }; // a value that is judged and was not said was left empty
+  if (kind === 'x-prediction' || kind === 'prediction.judged') for (const name of Object.keys(said)) parts.push(predicted(name, (data.said ?? data.values)?.[name] ?? '', data));
   return parts;
 }
 
 function predicted(name, said, { seen, right }) {
   const isWrong = right?.[name] === false;
-  return element('p', { class: isWrong ? 'wrong' : '' }, codeOf(name), ': ', codeOf(String(said)), ...(isWrong ? [' wrong, it is ', codeOf(String(seen?.[name]))] : []));
+  const words = String(said).trim() ? codeOf(String(said)) : LEFT_EMPTY;
+  return element('p', { class: isWrong ? 'wrong' : '' }, codeOf(name), ': ', words, ...(isWrong ? [said ? ' wrong, it is ' : ', it is ', codeOf(String(seen?.[name]))] : []));
 }
 
 function pinned({ name, caption: words, withdrawn, width, height }) {

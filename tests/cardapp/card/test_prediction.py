@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from cardapp.card.constant import Language, language_of
 from cardapp.card.literal import read
 from cardapp.card.model import Expectation
+from cardapp.card.notation import shown
 from cardapp.card.prediction import is_right
 
 # The value that the program has, as gdb prints it; the languages; what is right; what is wrong.
@@ -141,3 +142,18 @@ def test_the_language_is_that_of_the_sources() -> None:
 def test_an_array_of_characters_is_its_text() -> None:
     for seen in ('"ab\\000c"', "\"ab\", '\\000' <repeats 13 times>"):
         assert is_right("ab", Expectation("e", "?"), seen, "c"), seen
+
+
+def test_a_prediction_and_the_value_are_shown_in_one_notation() -> None:
+    for typed, reads, seen, letter, wanted in (
+        ("0x3f", "63", "64", None, ("0x3f", "63", "0x40", "64")),
+        ("63", "63", "0x40", "x", ("0x3f", "63", "0x40", "64")),
+        ("64u", "64", "64", None, ("64", "64u", "64", None)),
+        ("077", "63", "64", None, ("077", "63", "0100", "64")),
+        ("0o77", "63", "64", None, ("0o77", "63", "0o100", "64")),
+        ("5", "5", "101", "t", ("0b101", "5", "0b101", "101")),
+        ("NULL", "0x0", "0x0", None, ("0x0", "NULL", "0x0", None)),
+        ("eight", None, "8", None, ("eight", None, "8", None)),
+        (None, None, "0x40", "x", (None, None, "0x40", "64")),
+    ):
+        assert tuple(shown(typed, reads, seen, letter).values()) == wanted, (typed, seen, letter)
