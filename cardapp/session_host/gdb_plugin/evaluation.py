@@ -13,9 +13,10 @@ from itertools import islice
 import gdb
 
 from cardapp.card.expression import called, fault
-from cardapp.session_host.gdb_plugin import rendering
+from cardapp.session_host.gdb_plugin import rendering, rust_values
 from cardapp.session_host.gdb_plugin.content import Content
 
+_NAME = re.compile(r"[A-Za-z_]\w*")
 _NAMES_ELEMENT = re.compile(r"\[|\*|->|\bsize\s*\(")
 _TOKEN = re.compile(
     r"""\s+ | "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])+' | [A-Za-z_$][A-Za-z0-9_$]* | \.?[0-9][0-9A-Za-z_.]*
@@ -31,6 +32,11 @@ def evaluate(expression: str) -> gdb.Value:
 
     :raises gdb.error: it cannot be evaluated, calls a function, or names an element that does not exist.
     """
+    if rust_values.in_rust():
+        for name in _NAME.findall(expression):
+            symbol = gdb.lookup_symbol(name)[0]
+            if symbol is not None and symbol.type is not None:
+                rust_values.check_readable(symbol.type)
     if called(expression):
         expression = _expanded(expression)
     if _NAMES_ELEMENT.search(expression) is None:
@@ -127,6 +133,7 @@ class _Rewriting:
         """A member or an element of the operand."""
         content = _contents(operand) if operator != "." else None
         if operator == "[":
+            content = _inside(content)
             index = self._closed("]")
             return f"{operand}[{index}]" if content is None else self._element(operand, content, index)
         if content is not None and content.kind == "holder":
@@ -166,8 +173,15 @@ def _contents(operand: str) -> Content | None:
         return None
 
 
+def _inside(content: Content | None) -> Content | None:
+    """The content of the container that a holder holds, as a reference in Rust does."""
+    while content is not None and content.kind == "holder":
+        content = next((rendering.contents(value) for _, value in content.items), None)
+    return content
+
+
 def _size(operand: str) -> str:
-    content = _contents(operand)
+    content = _inside(_contents(operand))
     if content is not None:
         return str(content.size)
     kind = gdb.parse_and_eval(operand).type.strip_typedefs()

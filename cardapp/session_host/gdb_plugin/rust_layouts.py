@@ -44,7 +44,7 @@ TRANSPARENT = re.compile(r"core::(?:cell::UnsafeCell|mem::(?:\w+::)?(?:ManuallyD
 Wanted = Callable[[gdb.Field], bool]
 
 
-class NotInitialised(gdb.error):
+class NotInitialised(gdb.error):  # type: ignore[misc]  # mypy does not know gdb
     """The bytes are no value of their type: it has none yet, or it was overwritten."""
 
     def __init__(self, reason: str = "not initialised") -> None:
@@ -159,11 +159,11 @@ def _at(pointer: gdb.Value, index: int) -> gdb.Value:
 
 def target(pointer: gdb.Value) -> gdb.Value:
     """What the pointer points to. Raises ``gdb.error`` for what gdb does not survive; see ``has_wide_tag``."""
-    _refuse_wide_tag(pointer.type.target())
+    refuse_wide_tag(pointer.type.target())
     return pointer.dereference()
 
 
-def _refuse_wide_tag(kind: gdb.Type) -> None:
+def refuse_wide_tag(kind: gdb.Type) -> None:
     if has_wide_tag(kind):
         raise gdb.error("gdb cannot read an enum whose tag has 128 bits")
 
@@ -214,7 +214,7 @@ def _capacity(value: gdb.Value) -> int | None:
 
 
 def _array(value: gdb.Value) -> Content:
-    _refuse_wide_tag(value.type.target())
+    refuse_wide_tag(value.type.target())
     low, high = value.type.range()
     return Content("sequence", high - low + 1, ((None, value[index]) for index in range(low, high + 1)))
 

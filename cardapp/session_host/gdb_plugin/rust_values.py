@@ -41,6 +41,12 @@ def in_rust() -> bool:
         return False
 
 
+def check_readable(kind: gdb.Type) -> None:
+    """Raise ``gdb.error`` for the type of a variable that gdb does not survive to read; see ``has_wide_tag``."""
+    if in_rust():
+        layouts.refuse_wide_tag(kind)
+
+
 def text(value: gdb.Value) -> str:
     """The value as ``{:?}`` writes it, of bounded length.
 

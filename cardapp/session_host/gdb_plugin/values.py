@@ -10,7 +10,7 @@ from typing import Any
 
 import gdb
 
-from cardapp.session_host.gdb_plugin import rendering
+from cardapp.session_host.gdb_plugin import rendering, rust_values
 from cardapp.session_host.gdb_plugin.causes import causes_at_stop
 from cardapp.session_host.gdb_plugin.evaluation import evaluate
 from cardapp.session_host.gdb_plugin.frames import frame_with_source
@@ -91,6 +91,7 @@ def _block_of(frame: gdb.Frame) -> gdb.Block | None:
 
 def _local(symbol: gdb.Symbol, frame: gdb.Frame | None) -> str:
     try:
+        rust_values.check_readable(symbol.type)
         text = rendering.text(symbol.value(frame))
     except (gdb.error, RuntimeError, OverflowError) as error:
         text = f"<{error}>"
