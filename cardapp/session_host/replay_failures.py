@@ -43,21 +43,20 @@ class StopFailures:
         self._hits: int = stop.get("hits", 1)
 
     def late(self, known: dict[str, Any], seconds: float) -> ToolFailure:
-        """The failure of a program that still ran after ``seconds``. ``known`` is gdb's ``{reached, place, placed?}``,
-        or empty."""
+        """The failure of a program that still ran after ``seconds``. ``known`` is gdb's ``{reached, place}``, or
+        empty."""
         place, reached = known.get("place"), known.get("reached", 0)
         return ToolFailure(
             "replay_timeout",
             f"the program did not reach the stop within {seconds:g} s: it was at the stop {reached} of "
-            f"{self._hits} times, and was last {self._position(place)}"
-            + (f"; {known['placed']}; replay it again" if not reached and "placed" in known else ""),
+            f"{self._hits} times, and was last {self._position(place)}",
             **self._progress(reached, place, self._last_lines()),
         )
 
     def of(self, error: ChannelError) -> ToolFailure:
         """The failure that gdb has reported."""
-        extra = {name: value for name, value in error.extra.items() if name != "placed"}
-        place = extra.get("place")
+        extra, place = dict(error.extra), error.extra.get("place")
+        placed = extra.pop("placed", None)
         if error.code == "target_crashed":
             reason = f"the program crashed with {extra['signal']} before the stop: it was {self._position(place)}"
         elif error.code == "target_exited":
@@ -69,7 +68,8 @@ class StopFailures:
             return ToolFailure(error.code, error.detail, **extra)
         lines = self._last_lines()
         progress = self._progress(extra["reached"], place, lines)
-        return ToolFailure(error.code, reason + _causes(error.extra, lines), **extra | progress)
+        reason += f"; {placed}" if placed is not None else ""
+        return ToolFailure(error.code, reason + _causes(extra, lines), **extra | progress)
 
     def _progress(self, reached: int, place: dict[str, Any] | None, lines: list[str]) -> dict[str, Any]:
         """The members of every failure of a program that was started."""
@@ -104,8 +104,6 @@ class StopFailures:
 def _causes(extra: dict[str, Any], lines: list[str]) -> str:
     """The end of a message about a program that ended before the stop: possible causes."""
     found = [f"its library {missing[1]} was not found" for missing in map(_MISSING_LIBRARY.search, lines) if missing]
-    if "placed" in extra:
-        found.append(extra["placed"])
     if extra.get("forked"):
         found.append("it forked, and gdb follows only the first process")
     if lines:

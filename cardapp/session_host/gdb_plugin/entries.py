@@ -1,13 +1,14 @@
-"""The entry of a function whose breakpoint gdb has placed further on.
+"""The entry of a function whose breakpoint gdb has placed behind a jump.
 
-gdb sets the breakpoint of a function behind the instructions that set up its frame. If these end with a jump, the
-breakpoint is at a place that calls may never reach: in optimized code, or in a function that begins inside a loop.
+gdb sets the breakpoint of a function behind the instructions that set up its frame, at the next line. In optimized code
+these instructions may end with a jump. Then calls do not come by the breakpoint, or not once each.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 from dataclasses import dataclass
 
 import gdb
@@ -15,6 +16,10 @@ import gdb
 from cardapp.session_host.gdb_plugin.breakpoints import quietly_made
 from cardapp.session_host.gdb_plugin.frames import defined_at
 from cardapp.session_host.gdb_plugin.values import setting
+
+_JUMP = re.compile(r"(?:j\w+|loop\w*|b|b\.\w+|br|cbn?z|tbn?z)\s")
+"""The instructions of x86 and ARM that jump, with or without a condition."""
+_TARGET = re.compile(r"\b0x([0-9a-f]+)")
 
 
 @dataclass(frozen=True)
@@ -42,8 +47,8 @@ class Entry:
 
 
 def entry_behind(breakpoint: gdb.Breakpoint, name: str) -> Entry | None:
-    """The entry of the function ``name``, whose breakpoint is ``breakpoint``. None if the breakpoint is there, or if it
-    has several locations or none."""
+    """The entry of the function ``name``, if a jump leads from there past its ``breakpoint``. None also if the
+    breakpoint has several locations or none."""
     if len(breakpoint.locations) != 1:
         return None
     address = breakpoint.locations[0].address
@@ -51,30 +56,23 @@ def entry_behind(breakpoint: gdb.Breakpoint, name: str) -> Entry | None:
     if symbol is None:
         return None
     entry = int(symbol.value().address)
-    if entry == address:
+    if entry >= address or not _jumps_past(entry, address):
         return None
     file = symbol.symtab.fullname()
     placed = (
         f"gdb placed the breakpoint of {name} at {os.path.basename(file)}:{gdb.find_pc_line(address).line} "
-        f"({name}+{address - entry}), which its calls do not reach; the stop is *{name} instead, its first "
-        "instruction, where its variables may not have their values yet"
+        f"({name}+{address - entry}), behind a jump; the stop is *{name} instead, its first instruction, where its "
+        "variables may not have their values yet"
     )
     return Entry(entry, file, symbol.linkage_name, placed)
 
 
-class EntryWatch(gdb.Breakpoint):  # type: ignore[misc]  # mypy does not know gdb
-    """A breakpoint that notes whether it was hit, and never stops the program. It ends after the first hit, because
-    further ones would cost time."""
-
-    is_hit = False
-
-    def stop(self) -> bool:
-        """gdb calls this at each hit."""
-        if not self.is_hit:
-            gdb.post_event(self._disable)  # a breakpoint must not disable itself here
-        self.is_hit = True
-        return False
-
-    def _disable(self) -> None:
-        if self.is_valid():
-            self.enabled = False
+def _jumps_past(start: int, end: int) -> bool:
+    """Whether an instruction between ``start`` and ``end`` may jump to another place than up to ``end``."""
+    for instruction in gdb.selected_inferior().architecture().disassemble(start, end - 1):
+        text = instruction["asm"]
+        if _JUMP.match(text):
+            target = _TARGET.search(text)
+            if target is None or not start <= int(target[1], 16) <= end:
+                return True
+    return False

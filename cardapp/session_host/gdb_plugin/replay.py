@@ -13,7 +13,6 @@ import contextlib
 import json
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import gdb
@@ -42,8 +41,8 @@ class Replays:
         self._screens: dict[str, str] = {}
         self._last_stop = NO_STOP
         """The key of the stop that the last replay reached, and the ``stop_id`` of the program there."""
-        self._placed: dict[str, str] = {}
-        """The functions at whose entry the program stops (see ``entries.py``), each with the sentence that says so."""
+        self._placed: dict[str, str | None] = {}
+        """The member ``placed`` of the stops that were reached."""
         self._fallbacks: deque[str] = deque(maxlen=MAX_FALLBACKS)
         program.on_end = self._checkpoints.clear
         gdb.events.new_thread.connect(self._on_new_thread)
@@ -70,21 +69,19 @@ class Replays:
         if not fresh and self._can_restart(stop, hits):
             with contextlib.suppress(Exception):  # after any error the program is started again
                 if key in self._checkpoints:
-                    self._restart(key, done, self._placed.get(self._place_key(stop)))
+                    self._restart(key, done)
                 else:
-                    report = partial(self._from_main, done=done, stop=stop, hits=hits)
-                    self._rerun_from_main(self._rerun(stop, hits, report))
+                    self._rerun_from_main(Rerun(stop, hits, lambda outcome: self._from_main(outcome, done, stop, hits)))
                 return
             self._fallbacks.append("failed_restart")
         self._program.kill()
         self._screens.clear()
         self._program.reset_terminal()
         self._launch = self._program.launch
-        report = partial(self._from_start, done=done, stop=stop, hits=hits, varied=varied)
         if varied:
-            self._vary(stop, hits, report)
+            self._vary(stop, hits, done)
             return
-        rerun = self._rerun(stop, hits, report)
+        rerun = Rerun(stop, hits, lambda outcome: self._report(outcome, done, key, fresh=True))
         self._program.follow(rerun)
         rerun.start(None if fresh or "signal" in stop or not starts_at_main() else self._checkpoint_main)
 
@@ -136,24 +133,21 @@ class Replays:
 
     # -- ways to reach a stop ----------------------------------------------------------------------------------------
 
-    def _rerun(self, stop: dict[str, Any], hits: int, done: Done) -> Rerun:
-        return Rerun(stop, hits, done, placed=self._placed.get(self._place_key(stop)))
-
     def _vary(self, stop: dict[str, Any], hits: int, done: Done) -> None:
         filling = StackFilling(stop)
 
         def report(outcome: dict[str, Any] | Exception) -> None:
             filling.end()
-            done(outcome)
+            self._report(outcome, done, _key(stop, hits), fresh=True)
 
-        rerun = self._rerun(stop, hits, report)
+        rerun = Rerun(stop, hits, report)
         self._program.follow(rerun)
         rerun.start(filling.at_main)
 
-    def _restart(self, key: str, done: Done, placed: str | None) -> None:
+    def _restart(self, key: str, done: Done) -> None:
         with self._program.ignoring_events():
             self._checkpoints.restart(key)
-        place = shown_place() | {"signal": None, "placed": placed}
+        place = shown_place() | {"signal": None, "placed": self._placed[key]}
         self._program.reset_terminal(self._screens.get(key, ""))
         self._program.restarted()
         self._last_stop = (key, self._program.state()["stop_id"])
@@ -180,43 +174,16 @@ class Replays:
 
     def _from_main(self, outcome: dict[str, Any] | Exception, done: Done, stop: dict[str, Any], hits: int) -> None:
         if isinstance(outcome, Failure) and outcome.code in ("stop_not_reached", "target_exited", "target_crashed"):
-            self._note_place(outcome, stop)
-            self._run_again(done, stop, hits)  # the stop may have been reached before ``main``
+            self._fallbacks.append("second_run")
+            self.replay(done, stop, hits, fresh=True)  # the stop may have been reached before ``main``
         else:
-            self._report(outcome, done, stop, hits, fresh=False)
+            self._report(outcome, done, _key(stop, hits), fresh=False)
 
-    def _from_start(
-        self, outcome: dict[str, Any] | Exception, done: Done, stop: dict[str, Any], hits: int, varied: bool
-    ) -> None:
-        if isinstance(outcome, Failure) and self._note_place(outcome, stop) and outcome.code != "interrupted":
-            self._run_again(done, stop, hits, varied)
-        else:
-            self._report(outcome, done, stop, hits, fresh=True)
-
-    def _note_place(self, failure: Failure, stop: dict[str, Any]) -> bool:
-        """Note whether runs to ``stop`` must stop at the entry of its function. Returns whether they did not before."""
-        key = self._place_key(stop)
-        is_new = "placed" in failure.data and key not in self._placed
-        if is_new:
-            self._placed[key] = failure.data["placed"]
-        elif "placed" not in failure.data and failure.code == "target_exited":
-            self._placed.pop(key, None)  # the program has not come by the entry either
-        return is_new
-
-    def _place_key(self, stop: dict[str, Any]) -> str:
-        *launch, _environment = self._program.launch  # the environment of a varied run is another one
-        return json.dumps([launch, stop], sort_keys=True)
-
-    def _run_again(self, done: Done, stop: dict[str, Any], hits: int, varied: bool = False) -> None:
-        self._fallbacks.append("second_run")
-        self.replay(done, stop, hits, fresh=True, varied=varied)
-
-    def _report(
-        self, outcome: dict[str, Any] | Exception, done: Done, stop: dict[str, Any], hits: int, *, fresh: bool
-    ) -> None:
+    def _report(self, outcome: dict[str, Any] | Exception, done: Done, key: str, *, fresh: bool) -> None:
         if isinstance(outcome, dict):
             if outcome["signal"] is None:  # gdb would deliver the signal to a checkpoint
-                self._last_stop = (_key(stop, hits), self._program.state()["stop_id"])
+                self._last_stop = (key, self._program.state()["stop_id"])
+                self._placed[key] = outcome["placed"]
             outcome = outcome | self._way("rerun", fresh=fresh)
         done(outcome)
 

@@ -39,22 +39,13 @@ class Rerun:
 
     ``done`` is called once, with the place ``{file, line, function, inside, signal, placed}`` or an exception. The
     codes of a :class:`Failure` are ``stop_not_reached`` (no code at the stop), ``ambiguous_function``,
-    ``bad_condition``, ``target_exited``, ``target_crashed`` and ``interrupted``. The last three may have a member
-    ``placed``: then the program has passed the function, but not its breakpoint (:meth:`stops.PlaceStop.misplaced`). A
-    run that gets this sentence as ``placed`` stops at the function's entry. Use it in gdb's main thread only.
+    ``bad_condition``, ``target_exited``, ``target_crashed`` and ``interrupted``. ``placed`` (see ``PlaceStop``) is None
+    if the stop is where gdb places it. Use it in gdb's main thread only.
     """
 
-    def __init__(
-        self,
-        stop: dict[str, Any],
-        hits: int,
-        done: Callable[[dict[str, Any] | Exception], None],
-        *,
-        placed: str | None,
-    ) -> None:
-        self._stop = stop_of(stop, hits, at_entry=placed is not None)
+    def __init__(self, stop: dict[str, Any], hits: int, done: Callable[[dict[str, Any] | Exception], None]) -> None:
+        self._stop = stop_of(stop, hits)
         self._done = done
-        self._placed = placed
         self._main: gdb.Breakpoint | None = None
         self._fork: gdb.Breakpoint | None = None
         self._at_main: Callable[[], None] | None = None
@@ -113,8 +104,8 @@ class Rerun:
         if self.over:
             return
         self._clean_up()
-        if self._placed is not None and isinstance(outcome, dict):
-            gdb.write(f"{self._placed}\n")
+        if self._stop.placed is not None:
+            gdb.write(f"{self._stop.placed}\n")
         # gdb printed the stop after its prompt, so print the prompt again below.
         gdb.write(gdb.parameter("prompt"))
         gdb.flush()
@@ -150,7 +141,7 @@ class Rerun:
         return self._fork is not None and self._fork.is_valid() and bool(self._fork.hit_count)
 
     def _place(self) -> dict[str, Any]:
-        return shown_place() | {"signal": self._stop.signal, "placed": self._placed}
+        return shown_place() | {"signal": self._stop.signal, "placed": self._stop.placed}
 
     @staticmethod
     def _continue(event: gdb.Event | Ended) -> None:
@@ -167,18 +158,13 @@ class Rerun:
         if self._stop.is_reached(event):
             return True
         if self.interrupted:
-            progress = self._progress()
-            raise Failure("interrupted", "the program was interrupted", place=current_place(), **progress)
+            place = current_place()
+            raise Failure("interrupted", "the program was interrupted", reached=self._stop.reached(), place=place)
         if self._has_crashed(event):
             name, place = event.stop_signal, current_place()
-            reason = f"the program received {name}"
-            raise Failure("target_crashed", reason, signal=name, place=place, **self._progress())
+            reached = self._stop.reached()
+            raise Failure("target_crashed", f"the program received {name}", signal=name, reached=reached, place=place)
         return False
-
-    def _progress(self) -> dict[str, Any]:
-        reached = self._stop.reached()
-        placed = self._placed if reached else self._stop.misplaced()
-        return {"reached": reached} | ({} if placed is None else {"placed": placed})
 
     def _has_crashed(self, event: gdb.Event) -> bool:
         """Whether the event is a crash. A signal that the program handles is no crash."""
@@ -187,12 +173,17 @@ class Rerun:
         return event.stop_signal != self._stop.signal and not is_handled(event.stop_signal)
 
     def _failure(self, end: Ended) -> Failure:
-        progress = self._progress()
+        reached = self._stop.reached()
         if self.interrupted:
-            return Failure("interrupted", "the program was interrupted", place=None, **progress)
+            return Failure("interrupted", "the program was interrupted", reached=reached, place=None)
         if end.exit_code is None:
-            return Failure("target_crashed", "a signal ended the program", signal=exit_signal(), **progress)
-        how = {"exit_code": end.exit_code, "forked": self._has_forked(), **progress}
+            return Failure("target_crashed", "a signal ended the program", signal=exit_signal(), reached=reached)
+        how = {
+            "exit_code": end.exit_code,
+            "reached": reached,
+            "forked": self._has_forked(),
+            "placed": self._stop.placed,
+        }
         if not self._stop.has_code():
             return Failure("stop_not_reached", self._stop.missing_code(), **how)
         return Failure("target_exited", "the program exited", **how)

@@ -13,7 +13,7 @@ import gdb
 
 from cardapp.session_host.gdb_plugin.breakpoints import quietly_made
 from cardapp.session_host.gdb_plugin.causes import cause_of_missing_code
-from cardapp.session_host.gdb_plugin.entries import EntryWatch, entry_behind
+from cardapp.session_host.gdb_plugin.entries import entry_behind
 from cardapp.session_host.gdb_plugin.frames import frame_with_source, function_at
 from cardapp.session_host.gdb_plugin.values import read_only
 
@@ -30,12 +30,9 @@ class Failure(Exception):
         self.data = data
 
 
-def stop_of(stop: dict[str, Any], hits: int, *, at_entry: bool) -> PlaceStop | SignalStop:
-    """The stop ``{file, line}``, ``{function, file?}`` or ``{signal}``, each with ``if?``; ``file`` is absolute.
-
-    With ``at_entry`` the stop of a function is its first instruction, not the place that gdb chooses.
-    """
-    return SignalStop(stop, hits) if "signal" in stop else PlaceStop(stop, hits, at_entry=at_entry)
+def stop_of(stop: dict[str, Any], hits: int) -> PlaceStop | SignalStop:
+    """The stop ``{file, line}``, ``{function, file?}`` or ``{signal}``, each with ``if?``; ``file`` is absolute."""
+    return SignalStop(stop, hits) if "signal" in stop else PlaceStop(stop, hits)
 
 
 # -- a line or a function ----------------------------------------------------------------------------------------------
@@ -49,14 +46,14 @@ class PlaceStop:
     """
 
     signal = None
+    placed: str | None = None
+    """Why the stop of a function is its first instruction, and not where gdb has placed its breakpoint."""
 
-    def __init__(self, stop: dict[str, Any], hits: int, *, at_entry: bool) -> None:
+    def __init__(self, stop: dict[str, Any], hits: int) -> None:
         self._stop = stop
         self._hits = hits
-        self._at_entry = at_entry
         self._passed = 0
         self._breakpoint: gdb.Breakpoint | None = None
-        self._watch: EntryWatch | None = None
         self._name: str | None = stop.get("function")
         self.condition = _Condition(stop["if"]) if "if" in stop else None
 
@@ -67,8 +64,8 @@ class PlaceStop:
             self._prefer_exact_name()
         elif self._name is not None and not self._functions():
             self._complete_name_of_rust(self._name)
+        self._prefer_entry(in_library=False)
         self._arm()
-        self._mind_entry(in_library=False)
 
     def waits_for_main(self) -> bool:
         """Whether :meth:`enter_main` must be called: the stop is a function of a library, or of none that gdb knows."""
@@ -77,7 +74,8 @@ class PlaceStop:
 
     def enter_main(self) -> None:
         """The program has entered ``main``: the libraries that it names are loaded."""
-        self._mind_entry(in_library=True)
+        if self._prefer_entry(in_library=True):
+            self._arm()
 
     def set_at_main(self) -> bool:
         """Set the breakpoint in a program that is at its first line of ``main``. Returns whether that is the stop.
@@ -95,16 +93,8 @@ class PlaceStop:
         return self._passed == self._hits
 
     def clear(self) -> None:
-        for breakpoint in (self._breakpoint, self._watch):
-            if breakpoint is not None and breakpoint.is_valid():
-                breakpoint.delete()
-
-    def misplaced(self) -> str | None:
-        """Where gdb has placed the breakpoint, if the program has only come by the function's entry."""
-        if self._watch is None or not self._watch.is_hit or self._was_hit() or not self.has_code():
-            return None
-        found = entry_behind(self._breakpoint, str(self._name))
-        return None if found is None else found.placed
+        if self._breakpoint is not None and self._breakpoint.is_valid():
+            self._breakpoint.delete()
 
     def is_reached(self, _event: gdb.Event) -> bool:
         """Whether the program, which ``event`` stopped, is at the stop. Raises :class:`Failure` if the condition cannot
@@ -119,29 +109,6 @@ class PlaceStop:
             return self._passed + self._breakpoint.held
         valid = self._breakpoint is not None and self._breakpoint.is_valid()
         return self._passed + (int(self._breakpoint.hit_count) if self._breakpoint is not None and valid else 0)
-
-    def _was_hit(self) -> bool:
-        """Whether the program has come by the breakpoint, whatever the condition."""
-        if isinstance(self._breakpoint, _ConditionalBreakpoint):
-            return self._breakpoint.is_hit
-        return self.reached() > 0
-
-    def _mind_entry(self, *, in_library: bool) -> None:
-        """Stop at the entry of the function, or watch whether the program only comes by there. gdb loses a breakpoint
-        at an entry in a library when it loads the libraries again."""
-        found = None if self._name is None else entry_behind(self._breakpoint, self._name)
-        if found is None or self._is_in_library() is not in_library:
-            return
-        if not self._at_entry:
-            self._watch = found.breakpoint(EntryWatch)
-        elif (made := found.breakpoint(self._kind())) is not None:
-            self.clear()
-            self._breakpoint = made
-            self._arm()
-
-    def _is_in_library(self) -> bool:
-        assert self._breakpoint is not None
-        return any(gdb.solib_name(location.address) is not None for location in self._breakpoint.locations)
 
     def has_code(self) -> bool:
         """Whether the program, as far as it is loaded, has code at the stop."""
@@ -169,6 +136,25 @@ class PlaceStop:
 
     def _kind(self) -> type[gdb.Breakpoint]:
         return _ConditionalBreakpoint if self.condition is not None else gdb.Breakpoint
+
+    def _prefer_entry(self, *, in_library: bool) -> bool:
+        """Move the breakpoint of a function to its entry if calls may not come by it. Returns whether it was moved.
+
+        gdb loses a breakpoint at an entry in a library when it loads the libraries again.
+        """
+        entry = None if self._name is None else entry_behind(self._breakpoint, self._name)
+        if entry is None or self._is_in_library() is not in_library:
+            return False
+        made = entry.breakpoint(self._kind())
+        if made is None:
+            return False
+        self.clear()
+        self._breakpoint, self.placed = made, entry.placed
+        return True
+
+    def _is_in_library(self) -> bool:
+        assert self._breakpoint is not None
+        return any(gdb.solib_name(location.address) is not None for location in self._breakpoint.locations)
 
     def _arm(self) -> None:
         left = self._hits - self._passed
@@ -239,11 +225,9 @@ class _ConditionalBreakpoint(gdb.Breakpoint):  # type: ignore[misc]  # mypy does
     condition_to_hold: _Condition
     wanted = 1
     held = 0
-    is_hit = False
 
     def stop(self) -> bool:
         """gdb calls this at each hit. The program stops if the result is true."""
-        self.is_hit = True
         try:
             self.held += self.condition_to_hold.holds()
         except Failure:
@@ -256,6 +240,8 @@ class _ConditionalBreakpoint(gdb.Breakpoint):  # type: ignore[misc]  # mypy does
 
 class SignalStop:
     """The ``hits``-th delivery of a signal to the program while the condition is true."""
+
+    placed = None
 
     def __init__(self, stop: dict[str, Any], hits: int) -> None:
         self.signal: str = stop["signal"]
@@ -298,9 +284,6 @@ class SignalStop:
 
     def missing_code(self) -> str:
         raise AssertionError("a signal needs no code")
-
-    def misplaced(self) -> None:
-        """A signal has no breakpoint."""
 
     def waits_for_main(self) -> bool:
         return False
