@@ -113,7 +113,7 @@ def _tokens(text: str, language: Language) -> list[Number | str]:
         elif (match := _WORD.match(text, at)) and match[0] in ("true", "false"):
             found.append(Number(int(match[0] == "true"), form="truth"))
         else:
-            raise NoValue("this is no value" if match is None else f"{match[0]} is no value")
+            raise NoValue("this is no value")
         at = match.end()
         if isinstance(found[-1], Number) and _WORD.match(text, at):
             raise NoValue("this is no value")

@@ -71,10 +71,10 @@ def written(number: int, letter: str, octal: str = "0") -> str | None:
     return None
 
 
-def value(text: str, letter: str | None) -> str:
-    """A value of the card in the card's format, as gdb prints it: ``64`` with ``x`` is ``0x40``."""
+def in_format(text: str, letter: str | None) -> str:
+    """A value of the card in the card's format: ``64`` with ``x`` is ``0x40``, and ``101`` with ``t`` is ``0b101``."""
     number = integer(text, letter)
-    if number is None or letter not in ("x", "d", "u") or " " in text:
+    if number is None or letter not in ("x", "t", "d", "u") or " " in text:
         return text
     return written(number, letter) or text
 

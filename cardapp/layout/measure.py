@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from cardapp.card.model import Expectation
+from cardapp.card.notation import in_format
 from cardapp.layout import font_metrics, highlight, sheets
 from cardapp.layout.escape import visible
 from cardapp.layout.layout_model import Component, Layout
@@ -110,8 +111,9 @@ class Measure:
         left = font_metrics.columns(room * sheets.TABLE_SHARE, em)
         right = font_metrics.columns(room * (1 - sheets.TABLE_SHARE), em)
         show_values = self.component("machine").values
+        values = ((each.expression, in_format(each.value, each.format)) for each in expect)
         return tuple(
-            Row(_folded(each.expression, left), _folded(each.value, right) if show_values else ()) for each in expect
+            Row(_folded(expression, left), _folded(value, right) if show_values else ()) for expression, value in values
         )
 
     def row_height(self, row: Row) -> float:

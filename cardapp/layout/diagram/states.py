@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cardapp.card.model import Block, Snapshot, Stop
+from cardapp.card.notation import in_format
 from cardapp.layout.diagram.column_flow import ColumnFlow, FlowItem, ItemShapes, laid_out
 from cardapp.layout.diagram.shapes import Box, Diagram, Node, Point, Room
 from cardapp.layout.diagram.text_lines import (
@@ -80,7 +81,10 @@ def _state(key: str, step: str, snapshot: Snapshot, shape_width: float, *, show_
 
 
 def _full_text(snapshot: Snapshot, *, show_values: bool) -> str:
-    expected = "; ".join(f"{each.expression} = {each.value if show_values else ELLIPSIS}" for each in snapshot.expect)
+    expected = "; ".join(
+        f"{each.expression} = {in_format(each.value, each.format) if show_values else ELLIPSIS}"
+        for each in snapshot.expect
+    )
     return plain(f"{snapshot.title} ({_place(snapshot.stop)})" + (f": {expected}" if expected else ""))
 
 
@@ -94,7 +98,10 @@ def _arrow_labels(step: str, stop: Stop, text_width: float) -> tuple[tuple[str, 
 def _values(snapshot: Snapshot, text_width: float, *, show_values: bool) -> tuple[list[str], list[str]]:
     """Return the lines of expressions and values. A value takes at most half of its line."""
     shown = snapshot.expect if len(snapshot.expect) <= _MAX_EXPRESSIONS else snapshot.expect[: _MAX_EXPRESSIONS - 1]
-    values = [code_line(each.value if show_values else ELLIPSIS, text_width / 2, SMALL) for each in shown]
+    values = [
+        code_line(in_format(each.value, each.format) if show_values else ELLIPSIS, text_width / 2, SMALL)
+        for each in shown
+    ]
     expressions = [
         code_line(each.expression, text_width - width(value, SMALL, "code") - _BESIDE, SMALL)
         for each, value in zip(shown, values, strict=True)

@@ -253,6 +253,15 @@ def test_a_part_that_fits_a_sheet_is_not_split() -> None:
             assert all(row.value for row in rows)
 
 
+def test_a_value_is_written_in_the_format_of_the_card() -> None:
+    """So the answer key has what the page shows beside a prediction."""
+    card = with_snapshot(Expectation("mask", "64", "x"), Expectation("n", "64"), Expectation("bits", "101", "t"))
+    for name, layout in ARRANGED.items():
+        if layout.components["machine"].values:
+            (machine,) = machines(laid_out(card, name))
+            assert ["".join(row.value) for row in machine.rows] == ["0x40", "64", "0b101"], name
+
+
 def machines(document: model.Document) -> list[model.Machine]:
     return [part.content for part in parts_of(document) if isinstance(part.content, model.Machine)]
 
