@@ -14,7 +14,7 @@ from pathlib import Path
 from cardapp import private_directories
 from cardapp.card.source import source_path
 from cardapp.card_loader import CardLoader
-from cardapp.errors import NoCard, SessionUnavailable
+from cardapp.errors import NoCard, SessionUnavailable, StateError
 from cardapp.publish.sheet_pages import SheetPages
 from cardapp.session_client.checkpoint import Checkpoints
 from cardapp.session_client.editor import Editor
@@ -28,7 +28,7 @@ from cardapp.session_client.session_status import SessionStatus, SessionWatch
 from cardapp.session_client.sync import PERIOD_SECONDS, Control, SyncMonitor
 from cardapp.settings import Settings
 from cardapp.state import evidence
-from cardapp.state.database import Database, now
+from cardapp.state.database import CHECK_SECONDS, Database, now
 from cardapp.web import request_log
 from cardapp.web.app import make_app
 from cardapp.web.http import WsgiApp
@@ -51,6 +51,8 @@ class Times:
 
     sync_check: float = PERIOD_SECONDS
     """Period in which the monitor of SYNC checks what no notification reports."""
+    page_check: float = CHECK_SECONDS
+    """The start waits so long for the check of the database's pages."""
     send: int = SEND_SECONDS
     """The time after which a WebSocket whose client receives nothing is closed."""
 
@@ -67,7 +69,7 @@ class Service:
         private_directories.make_directory(settings.state_dir, "CARD_STATE_DIR")
         self._link = SessionLink(settings.mcp_choice)
         card_loader = CardLoader(settings.card_source, self._card_of_chosen_session)
-        self._database = Database.open(settings.state_database)
+        self._database = Database.open(settings.state_database, check_seconds=times.page_check)
         self._checkpoints = Checkpoints(
             card_loader=card_loader,
             link=self._link,
@@ -138,14 +140,23 @@ class Service:
     def start(self) -> None:
         self.listener.start()
         # The listener has locked the state directory, so sweep() cannot remove the files of another instance.
-        with self._database.write() as tx:
-            missing = evidence.sweep(self.settings.evidence_dir, tx)
-        for name in missing:
-            _log.warning("the picture %s is missing in %s: reports omit it", name, self.settings.evidence_dir)
+        self._sweep()
         self._sync_monitor.start()
         self._session_watch.start()
         self._live.start()
         self._composer.start()
+
+    def _sweep(self) -> None:
+        """Remove the pictures that no event pins, and name those that are missing."""
+        try:
+            with self._database.write() as tx:
+                missing = evidence.sweep(self.settings.evidence_dir, tx)
+        except StateError:
+            if self._database.damage is None:
+                raise
+            return  # what can be read is served
+        for name in missing:
+            _log.warning("the picture %s is missing in %s: reports omit it", name, self.settings.evidence_dir)
 
     def stop(self) -> None:
         """Refuse new requests, end the running requests, then close the connections that they used."""

@@ -8,9 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cardapp.errors import CardAppError, InvalidValue, StateError
+from cardapp.errors import InvalidValue, StateError
 
-_RECOVERY = "stop the program, copy the file, then restore a backup or set CARD_STATE_DATABASE to a new file"
+DAMAGED = "state_damaged"
+
+_RECOVERY = (
+    "nothing is stored any more; stop the service, move the file away, with the files -wal and -shm beside it, and "
+    "restore a backup with bin/cardapp restore FOLDER; without a backup the next start begins a new record"
+)
 
 _CODES: dict[int, tuple[str, str]] = {
     sqlite3.SQLITE_FULL: (
@@ -23,8 +28,8 @@ _CODES: dict[int, tuple[str, str]] = {
         "sqlite3 shell) and repeat the change",
     ),
     sqlite3.SQLITE_LOCKED: ("state_locked", "a table is locked, and the change was not stored; repeat the change"),
-    sqlite3.SQLITE_CORRUPT: ("state_corrupt", f"the file is damaged; {_RECOVERY}"),
-    sqlite3.SQLITE_NOTADB: ("state_corrupt", f"the file is not a SQLite database; {_RECOVERY}"),
+    sqlite3.SQLITE_CORRUPT: (DAMAGED, f"the file is damaged, and {_RECOVERY}"),
+    sqlite3.SQLITE_NOTADB: (DAMAGED, f"the file is not a SQLite database, and {_RECOVERY}"),
     sqlite3.SQLITE_READONLY: (
         "state_read_only",
         "the file, its directory or its file system is read-only; make them writable for this user, or set "
@@ -46,14 +51,30 @@ _CODES: dict[int, tuple[str, str]] = {
 }
 
 
-def translated(error: sqlite3.Error, path: Path) -> CardAppError | None:
+def translated(error: sqlite3.Error, path: Path) -> StateError | None:
     """The StateError for an error that the disk, the file or a lock causes. None for other errors, because only a bug
     causes them."""
-    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if primary not in _CODES:
-        return None
+    primary = _primary(error)
+    return _state_error(primary, path, str(error)) if primary in _CODES else None
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether the file is damaged, or no database."""
+    return _primary(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def damaged(path: Path, said: str) -> StateError:
+    """The StateError for a damaged file, about which SQLite has ``said`` this."""
+    return _state_error(sqlite3.SQLITE_CORRUPT, path, said)
+
+
+def _primary(error: sqlite3.Error) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _state_error(primary: int, path: Path, said: str) -> StateError:
     code, message = _CODES[primary]
-    return StateError(f"the database {path} cannot be used: {message} (SQLite: {error})", code=code)
+    return StateError(f"the database {path} cannot be used: {message} (SQLite: {said})", code=code)
 
 
 @contextmanager

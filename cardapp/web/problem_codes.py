@@ -54,7 +54,7 @@ DESCRIBED = {
     "learner_named": "The current record has a name already.",
     # -- the stored state ------------------------------------------------------------------------------------------
     "state_cannot_open": "The database cannot be opened.",
-    "state_corrupt": "The database is damaged.",
+    "state_damaged": "The database is damaged: the rest is read, and nothing is stored.",
     "state_disk_full": "The disk is full, and nothing was stored.",
     "state_io_error": "Reading or writing the disk failed.",
     "state_locked": "Another process has locked the database.",

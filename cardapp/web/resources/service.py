@@ -89,9 +89,10 @@ def _database(services: Services) -> dict[str, Any]:
     try:
         with services.database.read() as conn:
             events.head(conn)
+        fault: CardAppError | None = services.database.damage
     except CardAppError as error:
-        return _part(error.detail)
-    return _part(None)
+        fault = error
+    return {**_part(fault.detail if fault else None), "code": fault.code if fault else None}
 
 
 def _part(reason: str | None) -> dict[str, Any]:

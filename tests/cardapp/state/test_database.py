@@ -11,7 +11,7 @@ import pytest
 
 from cardapp.card.navigation import FRESH
 from cardapp.errors import InvalidValue, StateError
-from cardapp.state import card_state, migrations
+from cardapp.state import card_state, events, migrations
 from cardapp.state.database import Database, read_only
 from cardapp.state.sqlite_errors import translated
 
@@ -60,20 +60,29 @@ def test_a_symlink_is_refused_and_its_target_unchanged(state_dir: Path) -> None:
 
 
 def test_a_file_of_another_kind_or_of_a_newer_program_is_refused_unchanged(state_dir: Path) -> None:
-    thesis, foreign, newer = (state_dir / name for name in ("thesis", "foreign", "newer"))
-    thesis.write_bytes(b"my thesis, the only copy" * 100)
+    foreign, newer = state_dir / "foreign", state_dir / "newer"
     Database.open(newer).close()
     newest = f"PRAGMA user_version = {len(migrations.STEPS) + 1}"
     for file, statement in ((foreign, "CREATE TABLE recipe (name)"), (newer, newest)):
         with closing(sqlite3.connect(file, isolation_level=None)) as conn:
             conn.execute(statement)
-    for file, code in (
-        (thesis, "state_corrupt"), (foreign, "state_foreign_database"), (newer, "state_newer_schema")
-    ):  # fmt: skip
+    for file, code in ((foreign, "state_foreign_database"), (newer, "state_newer_schema")):
         before = file.read_bytes()
         with pytest.raises(StateError) as refused:
             Database.open(file)
         assert (refused.value.code, file.read_bytes()) == (code, before)
+
+
+def test_a_file_that_is_no_database_is_neither_read_nor_written(state_dir: Path) -> None:
+    thesis = state_dir / "thesis"
+    thesis.write_bytes(b"my thesis, the only copy" * 100)
+    before = thesis.read_bytes()
+    with closing(Database.open(thesis)) as opened:
+        for access in (opened.read, opened.write):
+            with pytest.raises(StateError) as refused, access() as conn:
+                events.head(conn)
+            assert (refused.value.code, "bin/cardapp restore" in refused.value.detail) == ("state_damaged", True)
+    assert thesis.read_bytes() == before
 
 
 # -- migrations ----------------------------------------------------------------------------------------------------
@@ -111,7 +120,8 @@ def test_released_migration_steps_are_unchanged() -> None:
     """The steps were applied to existing files. To change the schema, add a step, and its digest here."""
     digests = [hashlib.sha256(step.encode()).hexdigest()[:16] for step in migrations.STEPS]
     assert digests == [
-        "343818bbf332c696", "f51a65385fe76f74", "2a3324f62b7222be", "bc0197cbd5412289", "3f2312d949886d60"
+        "343818bbf332c696", "f51a65385fe76f74", "2a3324f62b7222be", "bc0197cbd5412289", "3f2312d949886d60",
+        "09ce640558331439",
     ]  # fmt: skip
 
 
@@ -231,7 +241,7 @@ def test_errors_of_sqlite_become_state_errors_with_a_remedy() -> None:
         (sqlite3.SQLITE_FULL, "state_disk_full"),
         (sqlite3.SQLITE_BUSY_SNAPSHOT, "state_locked"),
         (sqlite3.SQLITE_LOCKED, "state_locked"),
-        (sqlite3.SQLITE_CORRUPT_INDEX, "state_corrupt"),
+        (sqlite3.SQLITE_CORRUPT_INDEX, "state_damaged"),
         (sqlite3.SQLITE_READONLY_DIRECTORY, "state_read_only"),
         (sqlite3.SQLITE_IOERR_FSYNC, "state_io_error"),
         (sqlite3.SQLITE_CANTOPEN, "state_cannot_open"),
