@@ -15,6 +15,7 @@ from cardapp.authoring.proof_records import CardState
 from cardapp.authoring.proving import Proof
 from cardapp.authoring.repair import Repair, merged, repair, search_again
 from cardapp.card.catalog import Catalog
+from cardapp.card.compared import Compared, total
 from cardapp.card.source import LoadedCard, load_card, source_path
 from cardapp.errors import CardAppError, InvalidCard, MissingRequirement, NoCard, UsageError
 from cardapp.state.database import now
@@ -58,18 +59,41 @@ class CardReport:
     def ok(self) -> bool:
         return not self.faults
 
+    @property
+    def compared(self) -> Compared:
+        return total(proof.compared for proof in self.proofs)
+
+    @property
+    def strict(self) -> CardReport:
+        """The report with its warnings as faults."""
+        proofs = tuple(
+            replace(each, state="failed", faults=(*each.faults, *each.warnings)) if each.warnings else each
+            for each in self.proofs
+        )
+        faults = sorted((*self.faults, *self.warnings), key=lambda fault: fault.line or 0)
+        return replace(self, faults=tuple(faults), warnings=(), proofs=proofs)
+
     def as_json(self) -> dict[str, Any]:
         proved = [
-            {"key": each.key, "state": each.state, "duration_ms": each.duration_ms, "replays": each.replays}
+            {
+                "key": each.key,
+                "state": each.state,
+                "duration_ms": each.duration_ms,
+                "replays": each.replays,
+                "compared": each.compared.values,
+                "partly": each.compared.partly,
+            }
             for each in self.proofs
         ]
+        not_proved = {"state": "skipped", "duration_ms": None, "replays": 0, "compared": 0, "partly": 0}
         return {
             "card": self.card,
             "ok": self.ok,
+            "compared": self.compared.values,
+            "partly": self.compared.partly,
             "faults": [fault.as_json() for fault in self.faults],
             "warnings": [warning.as_json() for warning in self.warnings],
-            "snapshots": proved
-            + [{"key": key, "state": "skipped", "duration_ms": None, "replays": 0} for key in self.skipped],
+            "snapshots": proved + [{"key": key, **not_proved} for key in self.skipped],
             "repairs": [each.as_json() for each in self.repairs],
         }
 
@@ -137,6 +161,8 @@ def _checked(
     faults = check.located(path, [*faults, *(fault for each in proofs for fault in each.faults), *unproved])
     proved = {each.key for each in proofs}
     skipped = tuple(key for key in wanted if key not in proved)
+    hidden = [warning for each in proofs for warning in each.warnings]
+    warnings = tuple(check.located(path, [*warnings, *hidden]))
     return CardReport(card, path, loaded, tuple(faults), warnings, tuple(proofs), skipped, state=state)
 
 
@@ -164,7 +190,7 @@ def proof_of(report: CardReport) -> CardProof | None:
     if {each.key for each in report.proofs} != set(Catalog(loaded.card).snapshots):
         return None
     unchanged = proof_records.present(load_card(loaded.path)).digest == state.digest
-    return CardProof(now(), state.revision) if unchanged else None
+    return CardProof(now(), state.revision, report.compared) if unchanged else None
 
 
 def _replayed(

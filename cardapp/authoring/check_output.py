@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 from cardapp.authoring.card_report import CardReport
 from cardapp.authoring.check import Fault
+from cardapp.authoring.proving import HIDDEN_TEXT
 from cardapp.authoring.renames import RENAMED
 from cardapp.card.catalog import Catalog
 from cardapp.card.source import LoadedCard
@@ -103,12 +104,20 @@ def _shown(path: Path) -> str:
 
 
 def _warning_lines(report: CardReport) -> Iterator[str]:
-    if report.warnings:
-        have = "excerpt has" if len(report.warnings) == 1 else "excerpts have"
+    unanchored = [warning for warning in report.warnings if warning.code != HIDDEN_TEXT]
+    if unanchored:
+        have = "excerpt has" if len(unanchored) == 1 else "excerpts have"
         yield (
-            f"warning: {len(report.warnings)} {have} no anchor, so a change of the lines is not noticed "
-            f"(the first: {report.warnings[0].key}); bin/cardapp record {report.card} anchors them"
+            f"warning: {len(unanchored)} {have} no anchor, so a change of the lines is not noticed "
+            f"(the first: {unanchored[0].key}); bin/cardapp record {report.card} anchors them"
         )
+    yield from _hidden_lines(report.path, report.warnings)
+
+
+def _hidden_lines(path: Path, warnings: Sequence[Fault]) -> Iterator[str]:
+    for warning in warnings:
+        if warning.code == HIDDEN_TEXT:
+            yield f"warning: {_place_of(path, warning)}: {warning.code}: {warning.detail}"
 
 
 def _summary(report: CardReport, *, replayed: bool) -> Iterator[str]:
@@ -138,6 +147,8 @@ def _summary(report: CardReport, *, replayed: bool) -> Iterator[str]:
         yield f"bin/cardapp check --fix{accepting} {report.card} repairs {fixable} of them"
     if any(_has_new_value(fault) for fault in report.faults):
         yield f"if the new values are right, bin/cardapp record {report.card} writes them into the card"
+    if replayed:
+        yield f"{_counted(len(report.proofs), 'snapshot')}, {report.compared.phrase('compared')}"
 
 
 def _has_new_value(fault: Fault) -> bool:
@@ -205,6 +216,9 @@ def _add_case(
         time=_seconds(duration_ms / 1000),
         file=_clean(_shown(report.path)),
     )
+    warned = [warning for warning in report.warnings if warning.key == name]
+    if warned:
+        ElementTree.SubElement(case, "system-out").text = _clean("\n".join(_hidden_lines(report.path, warned)))
     if faults:
         lines = _fault_lines(report.path, faults)
         message = faults[0].detail.splitlines()[0] + (f" (and {len(faults) - 1} more)" if len(faults) > 1 else "")

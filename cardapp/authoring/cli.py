@@ -14,7 +14,7 @@ from cardapp import settings
 from cardapp.authoring import check_output, proof_records
 from cardapp.authoring.card_report import CardReport, Replays, check_card, check_only, proof_of
 from cardapp.authoring.new_cli import add_new
-from cardapp.authoring.proving import Proof
+from cardapp.authoring.proving import HIDDEN_TEXT, Proof
 from cardapp.authoring.record_cli import add_record
 from cardapp.card.source import load_card, source_path
 from cardapp.card_loader import CardLoader, file_status
@@ -70,6 +70,7 @@ def _add_check(commands: argparse._SubParsersAction[ArgumentParser]) -> None:
     )
     check.add_argument("--repeat", metavar="N", type=_count, default=1, help="with --replay: replay each N times")
     check.add_argument("--fail-fast", action="store_true", help="with --replay: end after the first that fails")
+    check.add_argument("--strict", action="store_true", help="make the warnings faults")
     check.add_argument("--watch", action="store_true", help="check again when a file changes, until Ctrl-C")
     check.add_argument("--format", choices=("text", "json", "junit"), default="text", help="default: text")
     check.add_argument(
@@ -131,11 +132,19 @@ def _check_once(options: argparse.Namespace) -> list[CardReport]:
 
 
 def _check_card(card: str, options: argparse.Namespace) -> CardReport:
+    report = _checked_card(card, options)
+    report = report.strict if options.strict else report
+    if options.replay:
+        _record_proof(report)
+    return report
+
+
+def _checked_card(card: str, options: argparse.Namespace) -> CardReport:
     if not options.replay:
         return check_card(card, only=options.only, fix=options.fix, accept_rename=options.accept_rename)
     profile = options.profile or os.environ.get("CARD_SESSION_PROFILE")
     replays = Replays(profile, options.repeat, options.fail_fast)
-    report = _replayed(
+    return _replayed(
         card,
         replays,
         only=options.only,
@@ -143,8 +152,6 @@ def _check_card(card: str, options: argparse.Namespace) -> CardReport:
         accept_rename=options.accept_rename,
         shown=options.format == "text",
     )
-    _record_proof(report)
-    return report
 
 
 def _replayed(
@@ -209,7 +216,10 @@ def prove(card: str) -> CardProof:
         were printed on standard error.
     """
     report = _replayed(card, Replays(os.environ.get("CARD_SESSION_PROFILE")))
-    report = replace(report, faults=(*report.faults, *report.warnings), warnings=())
+    # An excerpt without an anchor may show the wrong lines. What a * hides is counted on the sheets.
+    hidden = tuple(warning for warning in report.warnings if warning.code == HIDDEN_TEXT)
+    unanchored = tuple(warning for warning in report.warnings if warning not in hidden)
+    report = replace(report, faults=(*report.faults, *unanchored), warnings=hidden)
     if not report.ok:
         print(check_output.text(report, replayed=True), file=sys.stderr)
         count = len(report.faults)

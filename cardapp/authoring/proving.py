@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,9 @@ from cardapp import settings
 from cardapp.authoring.check import Fault, pointers
 from cardapp.card import proof
 from cardapp.card.catalog import Catalog
+from cardapp.card.compared import NOTHING, Compared, count, value_checks
 from cardapp.card.model import Snapshot, Stop
+from cardapp.card.proof import Check
 from cardapp.card.source import LoadedCard, pointer_token
 from cardapp.errors import CardAppError, MissingRequirement, SessionUnavailable, StateError, UsageError
 from cardapp.private_directories import make_directory
@@ -34,6 +36,8 @@ from cardapp.session_client.session_tools import Binding
 Reading = dict[str, Any]
 """The result of ``checkpoint_replay``: ``file, line, function, values, allocator, …``."""
 
+HIDDEN_TEXT = "hidden_text"
+"""The code of the warning of a value that was compared only partly."""
 _BUILD_SECONDS = 120.0
 """The time limit of a build if the card names none. It is the limit of the profiles in ``etc/card-session.ini``."""
 _MARGIN_SECONDS = 5.0
@@ -44,13 +48,16 @@ _CALLABLE = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
 @dataclass(frozen=True)
 class Proof:
     """The result of ``replays`` replays of one snapshot. ``duration_ms`` is the duration of the slowest replay. If the
-    proof failed, the last replay failed."""
+    proof failed, the last replay failed. ``compared`` counts the values of one replay; the ``warnings`` name those that
+    were compared only partly."""
 
     key: str
     state: Literal["ready", "failed"]
     duration_ms: int
     faults: tuple[Fault, ...]
     replays: int = 1
+    compared: Compared = NOTHING
+    warnings: tuple[Fault, ...] = ()
 
 
 class TemporarySession:
@@ -97,8 +104,12 @@ class TemporarySession:
         begun = time.monotonic()
         wanted = snapshot or self.catalog.snapshots[key]
         at = self._pointers[key]
+        compared, warnings = NOTHING, tuple[Fault, ...]()
         try:
-            faults = list(reading_faults(key, at, wanted, self.replay(key, snapshot)))
+            reading = self.replay(key, snapshot)
+            found = proof.checks(wanted, reading)
+            faults = list(reading_faults(key, at, wanted, reading, found))
+            compared, warnings = count(wanted, found), tuple(hidden_values(key, at, wanted, found))
         except CardAppError as error:
             if isinstance(error, SessionUnavailable) or error.code == "build_failed":
                 raise
@@ -106,7 +117,8 @@ class TemporarySession:
             advice = tuple(self._advice(error.code, wanted.stop))
             faults = [Fault(key, f"{at}/stop", None, error.code, detail, causes=advice)]
         duration = round((time.monotonic() - begun) * 1000)
-        return Proof(key, "failed" if faults else "ready", duration, tuple(faults))
+        state: Literal["ready", "failed"] = "failed" if faults else "ready"
+        return Proof(key, state, duration, tuple(faults), compared=compared, warnings=warnings)
 
     def _advice(self, code: str, stop: Stop) -> Iterator[str]:
         """Sentences that complete the error: what the stop waits for, or what to change."""
@@ -132,9 +144,23 @@ def codeless_line(stop: Stop, reading: Reading) -> str | None:
     return f"line {stop.line} has no code: choose line {reading['line']}, the next one that has"
 
 
-def reading_faults(key: str, pointer: str, snapshot: Snapshot, reading: Reading) -> Iterator[Fault]:
-    """The differences between the snapshot, which is at ``pointer`` in the source file, and the observed state."""
-    checks = proof.checks(snapshot, reading)
+def hidden_values(key: str, pointer: str, snapshot: Snapshot, found: Sequence[Check]) -> Iterator[Fault]:
+    """The values that were compared only partly, among ``found``, all comparisons of the snapshot at ``pointer``."""
+    for check in value_checks(snapshot, found):
+        if check.partly:
+            place = f"{pointer}/expect/{pointer_token(check.name)}"
+            seen = proof.recordable(check.actual or "")
+            detail = f"a * of {check.name} hides a part of {seen}"
+            if "*" not in check.expected:
+                detail = f"{check.name} is too long to be compared as a whole"
+            yield Fault(key, place, None, HIDDEN_TEXT, detail, check.name, check.expected, seen)
+
+
+def reading_faults(
+    key: str, pointer: str, snapshot: Snapshot, reading: Reading, checks: Sequence[Check]
+) -> Iterator[Fault]:
+    """The differences between the snapshot, which is at ``pointer`` in the source file, and the observed state.
+    ``checks`` are all its comparisons."""
     places = len(checks) - len(snapshot.expect)  # the first checks prove the place
     causes = tuple(reading.get("causes", ()))
     for number, check in enumerate(checks):

@@ -310,8 +310,9 @@ class Checkpoints:
     def _verify(self, operation: Operation, guard: Guard, served: ServedCard, reading: dict[str, Any]) -> None:
         operation.enter("verifying")
         self.on_change()
-        found = proof.checks(served.catalog.snapshots[operation.snapshot_ref], reading)
-        operation.observed = session_tools.observed(reading, found)
+        snapshot = served.catalog.snapshots[operation.snapshot_ref]
+        found = proof.checks(snapshot, reading)
+        operation.observed = session_tools.observed(snapshot, reading, found)
         guard.confirm()
         reason = proof.drift_reason(found, reading.get("causes", ()))
         if reason is not None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NotRequired, TypedDict, cast
 
-from cardapp.card import proof
+from cardapp.card import compared, proof
 from cardapp.card.literal import Constant, Constants
 from cardapp.card.model import AllocatorRecipe, Identity, NodesRecipe, Snapshot
 from cardapp.errors import (
@@ -183,14 +183,17 @@ def replay_arguments(
     }
 
 
-def observed(reading: dict[str, Any], found: list[proof.Check]) -> dict[str, Any]:
-    """Make the member ``observed`` of an operation: the place, each comparison with the card, the values and the
-    allocator."""
+def observed(snapshot: Snapshot, reading: dict[str, Any], found: list[proof.Check]) -> dict[str, Any]:
+    """Make the member ``observed`` of an operation: the place, each comparison with the card, how many of them compared
+    a value, the values and the allocator."""
+    counted = compared.count(snapshot, found)
     return {
         "file": reading["file"],
         "line": reading["line"],
         "function": reading["function"],
         "checks": [check.as_json() for check in found],
+        "compared": counted.values,
+        "partly": counted.partly,
         "values": reading["values"],
         "allocator": reading["allocator"],
         "method": reading["method"],

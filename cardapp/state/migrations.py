@@ -262,7 +262,13 @@ CREATE TABLE explanation_revision (
 ) STRICT;
 """
 
-STEPS: tuple[str, ...] = (_FIRST, _FIND_EVENTS, _PROOFS, _LEARNERS, _EXPLANATIONS)
+# How many values a proof has compared, and how many of them partly. NULL: an earlier release made the proof.
+_COUNTED_PROOFS = """
+ALTER TABLE proof ADD COLUMN compared INTEGER;
+ALTER TABLE proof ADD COLUMN partly INTEGER;
+"""
+
+STEPS: tuple[str, ...] = (_FIRST, _FIND_EVENTS, _PROOFS, _LEARNERS, _EXPLANATIONS, _COUNTED_PROOFS)
 
 
 def migrate(connection: sqlite3.Connection, *, path: str, steps: Sequence[str] = STEPS) -> int:

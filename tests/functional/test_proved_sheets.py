@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import CompletedProcess
+from xml.etree import ElementTree
 
 import pytest
 
@@ -82,10 +84,40 @@ def test_the_sheets_say_what_a_green_replay_proved_until_something_changes(card:
     assert card.check("--replay").returncode == 0
     proved = card.said
     assert proved.partition(" at ")[0] in {f"<span>Proved {day}" for day in (before, today())}
+    assert proved.endswith(", 1 value</span>")
     (card.sources / "a.c").write_text(SOURCE + "/* more */\n")
     assert card.said == NOT_PROVED
     (card.sources / "a.c").write_text(SOURCE)
     assert card.said == proved
+
+
+def test_what_an_asterisk_hides_is_named_and_counted(card: EmittedCard) -> None:
+    user = 'struct { const char *name; int id; } u = {"alice", 7};'
+    (card.sources / "a.c").write_text(SOURCE.replace("    return doubled", f"    {user}\n    return doubled"))
+    hidden = {"u": "{name = *, id = 7}", "u.id": 7, "u.name": {"undefined": True}}
+    card.snapshot.update(stop=card.at("return doubled", "a.c"), expect=hidden)
+    card.write()
+    checked = card.check("--replay")
+    assert checked.returncode == 0, checked.stdout
+    assert checked.stdout.splitlines()[-1] == "1 snapshot, 2 values compared, 1 partly"
+    assert f'{KEY}/x1: hidden_text: a * of u hides a part of {{name = * "alice", id = 7}}' in checked.stdout
+    assert card.said.endswith(", 2 values, 1 partly</span>")
+    assert card.emit("--proved").returncode == 0
+    (found,) = json.loads(card.check("--replay", "--format", "json").stdout)["cards"]
+    (warning,) = found["warnings"]
+    assert warning | {"detail": "", "line": 0} == {
+        "key": f"{KEY}/x1", "code": "hidden_text", "expression": "u", "expected": "{name = *, id = 7}", "line": 0,
+        "pointer": "/tasks/0/blocks/0/phases/0/steps/0/snapshots/0/expect/u", "detail": "",
+        "seen": '{name = * "alice", id = 7}',
+    }  # fmt: skip
+    assert (found["ok"], found["compared"], found["partly"]) == (True, 2, 1)
+    suite = ElementTree.fromstring(card.check("--replay", "--format", "junit").stdout)[0]
+    assert suite.get("failures") == "0"
+    assert ["hidden_text" in (each.text or "") for each in suite.iter("system-out")] == [True]
+    (strict,) = json.loads(card.check("--replay", "--strict", "--format", "json").stdout)["cards"]
+    assert (strict["ok"], strict["warnings"]) == (False, [])
+    assert [each["code"] for each in strict["faults"]] == ["hidden_text"]
+    assert strict["snapshots"][0]["state"] == "failed"
 
 
 def test_a_red_replay_proves_nothing_and_proved_then_writes_nothing(card: EmittedCard) -> None:

@@ -85,7 +85,7 @@ def test_the_first_job_installs_what_it_needs_and_each_checks_the_cards_of_its_c
     assert done.returncode == 0, done.stderr
     assert (job.home / "cardapp" / ".venv").is_dir()
     assert job.report().attrib["failures"] == "0"
-    assert re.search(f"Proved .* at {job.git('rev-parse', '--short', 'HEAD')}<", job.sheets())
+    assert re.search(f"Proved .* at {job.git('rev-parse', '--short', 'HEAD')}, ", job.sheets())
 
     (job.card.sources / "a.c").write_text(SOURCE.replace("21", "22"))
     done = job.run()  # with the packages of the first job

@@ -12,6 +12,7 @@ import pytest
 
 from cardapp.authoring import proof_records
 from cardapp.authoring.proof_records import NOT_PROVED, CardState
+from cardapp.card.compared import Compared
 from cardapp.card.source import load_card
 from cardapp.state.proofs import CardProof
 from tests.capabilities import need_program
@@ -54,9 +55,10 @@ def test_a_proof_is_found_again_until_card_or_source_changes(card: Path, state_d
 
     assert said() == NOT_PROVED
     assert not database.exists()
-    proof = CardProof(AT, present(card).revision)
+    proof = CardProof(AT, present(card).revision, Compared(12, 2))
     proof_records.save(present(card), proof, database)
-    assert said() == proof_records.phrase(proof) == f"Proved 2026-11-25 at {present(card).digest[:12]}"
+    phrase = f"Proved 2026-11-25 at {present(card).digest[:12]}, 12 values, 2 partly"
+    assert said() == proof_records.phrase(proof) == phrase
     source = card / "src" / "token.c"
     before = source.read_text()
     source.write_text(f"{before}/* changed */\n")
