@@ -11,6 +11,10 @@ from cardapp.card.constant import Language
 _QUOTED = re.compile(r"""[LuU]?8?"(?:\\.|[^"\\])*"|'(?:\\.[^']*|[^'\\])'""", re.DOTALL)
 _CLOSING = {"{": "}", "[": "]", "(": ")", "<": ">"}
 _REPEATED = re.compile(r"(.*\S) <repeats (\d+) times>", re.DOTALL)
+_ARRAY = re.compile(r"\s*(.*\S)\s*;\s*(\d+)\s*", re.DOTALL)
+"""The inside of an array of Rust with equal elements: ``[0; 16]``."""
+_EMPTY = re.compile(r"std::[\w:]+ (?:of length 0|with 0 elements|\[no contained value\])|(?:std::)?nullopt")
+"""How gdb shows an empty container of C++, and how the language writes an empty ``std::optional``."""
 _MAX_REPEATED = 10_000
 _MAX_DEPTH = 40
 _COLLAPSED = 10
@@ -32,6 +36,16 @@ class Aggregate(NamedTuple):
     items: Sequence[Item]
 
     @property
+    def holds_one(self) -> bool:
+        """Whether it is an optional or a variant, whose value can be written without braces."""
+        return self.prefix.startswith(("std::optional", "std::variant"))
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the order of the elements says nothing."""
+        return re.match(r"std::(?:unordered_)?(?:multi)?set\b", self.prefix) is not None
+
+    @property
     def bare(self) -> str:
         """The name in the prefix, without its scope and type arguments."""
         match = re.match(r"[\w:]+", self.prefix)
@@ -41,6 +55,8 @@ class Aggregate(NamedTuple):
 def parse(text: str, language: Language, depth: int = 0) -> Aggregate | None:
     """The parts of the text; None if it is no aggregate."""
     text = text.strip()
+    if _EMPTY.fullmatch(text):
+        return Aggregate(text, "{", [])
     at = _opening(text, language)
     if at is None or depth > _MAX_DEPTH:
         return None
@@ -48,10 +64,17 @@ def parse(text: str, language: Language, depth: int = 0) -> Aggregate | None:
     if opening == "(" and not prefix and len(list(_split(inner, ","))) < 2:
         return None  # an expression in parentheses
     items: list[Item] = []
-    for part in _split(inner, ","):
+    repeated = _ARRAY.fullmatch(inner) if opening == "[" else None
+    for part in [f"{repeated[1]} <repeats {repeated[2]} times>"] if repeated else _split(inner, ","):
         if part.strip():
             items += _items(part.strip(), language, depth)
-    return Aggregate(_without_cast(prefix), opening, items)
+    return _unwrapped(Aggregate(_without_cast(prefix), opening, items))
+
+
+def _unwrapped(found: Aggregate) -> Aggregate:
+    """The elements of a ``std::array``, which gdb shows as a member."""
+    inner = found.items[0].value if len(found.items) == 1 and found.items[0].name == "_M_elems" else found
+    return inner if isinstance(inner, Aggregate) else found
 
 
 def _opening(text: str, language: Language) -> int | None:
@@ -100,23 +123,29 @@ def _split(text: str, separator: str) -> Iterator[str]:
     yield text[start:]
 
 
+def key_of(name: str | None) -> str | None:
+    """The name without what is only notation: brackets, quotes and blanks."""
+    if name is None:
+        return None
+    inner = name[1:-1] if name.startswith("[") and name.endswith("]") else name
+    return inner.strip().strip('"')
+
+
 def _items(part: str, language: Language, depth: int) -> Iterator[Item]:
-    name, value = _named(part, language)
+    name, value = _named(part)
     count = 1
     if repeated := _REPEATED.fullmatch(value):
         value, count = repeated[1], min(int(repeated[2]), _MAX_REPEATED)
     yield from [Item(name, parse(value, language, depth + 1) or value)] * count
 
 
-def _named(part: str, language: Language) -> tuple[str | None, str]:
-    """The name, or the key, and the value: ``x = 1``, ``.x = 1``, ``["saw"] = 1``, in Rust ``x: 1``."""
+def _named(part: str) -> tuple[str | None, str]:
+    """The name, or the key, and the value: ``x = 1``, ``.x = 1``, ``x: 1``, ``["saw"] = 1``."""
     for at, sign in _signs(part):
         if sign in "{(" or (sign == "[" and at > 0):
             break
         around = part[max(at - 1, 0) : at + 2]
-        if (sign == "=" and not re.search(r"[=!<>]=|==", around)) or (
-            sign == ":" and language == "rust" and "::" not in around
-        ):
+        if (sign == "=" and not re.search(r"[=!<>]=|==", around)) or (sign == ":" and "::" not in around):
             name = part[:at].strip()
             if name and "::" not in name:  # else it is a container: std::vector of length 1 = {5}
                 return " ".join(name.removeprefix(".").split()), part[at + 1 :].strip()

@@ -20,7 +20,10 @@ Kind = Literal["pointer", "integer", "float", "truth", "character", "text", "agg
 
 NULL: Final = "0x0"
 _NULLS = frozenset(["NULL", "nullptr", "null"])
-_NULL_CAST = re.compile(r"\(\s*(?:const\s+)?(?:struct\s+)?[\w:]+\s*\*+\s*\)\s*(?:0|NULL)")
+_NULL_CALL = re.compile(
+    r"\(\s*(?:const\s+)?(?:struct\s+)?[\w:]+\s*\*+\s*\)\s*(?:0|NULL)|(?:(?:std|core)::)?ptr::null(?:_mut)?\(\)"
+)
+"""A null pointer that is cast, and the call that makes one in Rust."""
 _MINUS = str.maketrans({"\u2212": "-", "\u00a0": " ", "\u2009": " ", "\u202f": " "})
 """What is pasted from a text: the minus sign, and blanks that are none of the language."""
 
@@ -51,7 +54,7 @@ _TEXT = re.compile(r"(?:\(.*\)\s*)?(?:0x[0-9a-f]+\s+)?(?:[LuU]?8?\"|L?'(?:\\.[^'
 _KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("pointer", re.compile(r"\*(?: .*)?|(?:\(.*\*+\)\s*)0x[0-9a-f]+.*|0x(?:0|[0-9a-f]{5,})(?:\s+<.*)?", re.DOTALL)),
     ("truth", re.compile("true|false")),
-    ("character", re.compile(r"-?\d+ [LuU]?'.*'", re.DOTALL)),
+    ("character", re.compile(r"(?:-?\d+ )?[LuU]?'.*'", re.DOTALL)),
     ("integer", re.compile(r"[-+]?(?:0x[0-9a-fA-F]+|\d+)(?: <.*>)?")),
     ("float", re.compile(r"-?(?:nan.*|inf|\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+)", re.IGNORECASE)),
     ("name", re.compile(r"[A-Za-z_][\w:]*|\((?:[A-Za-z_][\w:]*|unknown: 0x[0-9a-f]+)(?: \| .*)?\)")),
@@ -162,10 +165,12 @@ def _number(number: Number, kind: Kind | None, language: Language) -> str:
         return "true" if value else "false"
     if isinstance(value, float):
         return float_text(value)
-    if number.form == "character" and language == "rust" and kind not in ("character", None):
-        raise NoValue("a char is no number; write b'…'")
+    if language == "rust":
+        if (number.form == "character") != (kind == "character") and kind is not None:
+            raise NoValue("a char is no number; write b'…'" if kind != "character" else "write a char as 'x'")
+        return f"'{_sign(value)}'" if number.form == "character" else str(value)
     if kind == "character" or (kind is None and number.form == "character"):
-        return character(value)
+        return f"{value} '{_sign(value)}'"
     return str(value)
 
 
@@ -174,21 +179,22 @@ def float_text(value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 1e16 else repr(value)
 
 
-def character(code: int) -> str:
-    """A character as gdb prints it: ``97 'a'``."""
-    sign = {0: "\\000", 39: "\\'", 34: '"'}.get(code) or escaped(
-        bytes([code % 256]) if code < 256 else chr(code).encode()
-    )
-    return f"{code} '{sign}'"
+def _sign(code: int) -> str:
+    """A character between its quotes, as the debugger prints it."""
+    encoded = chr(code).encode() if code >= 128 else bytes([code % 256])
+    return {0: "\\000", 39: "\\'", 34: '"'}.get(code) or escaped(encoded)
 
 
 def _pointer(text: str, language: Language, like: str, constants: Constants) -> str:
-    if text in _NULLS or _NULL_CAST.fullmatch(text):
+    if text in _NULLS or _NULL_CALL.fullmatch(text):
         return NULL
-    if text == "*" or text.startswith(("* ", '*"')):
-        return f"* {_content(text[1:].strip(), language, like, constants)}".rstrip()
-    if text.startswith('"') or aggregate.parse(text, language) is not None:
-        return f"* {_content(text, language, like, constants)}"
+    content = like.removeprefix("*").strip() if like.startswith("*") else ""
+    if _FUNCTION.fullmatch(content):
+        return _function(text)
+    has_content = text.startswith('"') or aggregate.parse(text, language) is not None
+    if text.startswith("*") or has_content or (content and not text.startswith("0x")):
+        inner = text.removeprefix("*").strip()
+        return f"* {inner and _read(inner, language, content or None, None, constants)}".rstrip()
     address = re.fullmatch(r"(?:\([^()]*\*+\)\s*)?(.+)", text)
     number = evaluate(_known(text, constants, address[1] if address else text), language)
     if isinstance(number.value, float) or number.form != "number" or number.value < 0:
@@ -196,9 +202,15 @@ def _pointer(text: str, language: Language, like: str, constants: Constants) -> 
     return hex(number.value)
 
 
-def _content(text: str, language: Language, like: str, constants: Constants) -> str:
-    """What a pointer points to, after the ``*``."""
-    return text and _read(text, language, like.removeprefix("*").strip() or None, None, constants)
+_FUNCTION = re.compile(r"<[\w:~]+(?:\(.*\))?(?:\+\d+)?>")
+
+
+def _function(text: str) -> str:
+    """A pointer to a function, which is written with its name."""
+    match = re.fullmatch(r"(?:\*\s*)?[&<]?\s*([A-Za-z_][\w:~]*)(?:\(.*\))?>?|\*", text)
+    if match is None:
+        raise NoValue("write the name of the function")
+    return f"* <{match[1]}>" if match[1] else "*"
 
 
 _LITERALS = re.compile(r'(?:(?:[LuUb]|u8|r)?"(?:\\.|[^"\\])*"\s*)+')
@@ -238,9 +250,11 @@ def escaped(content: bytes) -> str:
 
 def _aggregate(text: str, language: Language, like: str | None, constants: Constants) -> str:
     found = aggregate.parse(text, language)
+    known = aggregate.parse(like, language) if like is not None else None
+    if found is None and known is not None and known.holds_one:
+        return _read(text, language, spelled(known.items[0].value, language) if known.items else None, None, constants)
     if found is None:
         raise NoValue("write all parts, in the brackets of the language")
-    known = aggregate.parse(like, language) if like is not None else None
     items = [(name, _part(name, value, at, language, known, constants)) for at, (name, value) in enumerate(found.items)]
     return aggregate.text_of(found, language, items)
 
@@ -263,7 +277,7 @@ def model_of(name: str | None, at: int, known: Aggregate | None) -> Aggregate | 
     if known is None or not known.items:
         return None
     if name is not None and any(each.name is not None for each in known.items):
-        return next((each.value for each in known.items if each.name == name), None)
+        return next((each.value for each in known.items if aggregate.key_of(each.name) == aggregate.key_of(name)), None)
     return known.items[at if at < len(known.items) else 0].value
 
 

@@ -8,11 +8,11 @@ no known value for the comparison. A value that was left empty is wrong.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from cardapp.card import aggregate
-from cardapp.card.aggregate import Aggregate
+from cardapp.card.aggregate import Aggregate, Item, key_of
 from cardapp.card.constant import Language, NoValue, as_single, unescaped
 from cardapp.card.literal import Constants, Reading, kind_of, model_of, named, read, spelled
 from cardapp.card.model import NOT_RECORDED, Expectation, Snapshot
@@ -125,8 +125,10 @@ class _Comparison:
         self._constants = constants
 
     def is_same(self, said: Aggregate | str, seen: Aggregate | str) -> bool:
+        if isinstance(seen, Aggregate) and isinstance(said, str) and seen.holds_one and seen.items:
+            return self.is_same(said, seen.items[0].value)
         if isinstance(said, Aggregate) and isinstance(seen, Aggregate):
-            return _fits_prefix(said, seen, self._language) and self._are_same(said, seen)
+            return _fits_prefix(said, seen) and self._are_same(said, seen)
         return self._is_same_value(spelled(said, self._language), spelled(seen, self._language))
 
     def _are_same(self, said: Aggregate, seen: Aggregate) -> bool:
@@ -135,15 +137,26 @@ class _Comparison:
         is_cut = bool(shown) and shown[-1].value in ("…", "...")
         if is_cut:
             shown.pop()
-        if len(said.items) < len(shown) or (len(said.items) > len(shown) and not is_cut):
+        mine = [_pair(item) if _is_key(shown) else item for item in said.items]
+        if len(mine) < len(shown) or (len(mine) > len(shown) and not is_cut):
             return False
-        if all(item.name is None for item in said.items):
-            pairs = [(mine.value, its.value) for mine, its in zip(said.items, shown, strict=False)]
+        if seen.is_set:
+            return self._are_same_set([item.value for item in mine], [item.value for item in shown])
+        if all(item.name is None for item in mine):
+            pairs = [(my.value, its.value) for my, its in zip(mine, shown, strict=False)]
+        elif {key_of(item.name) for item in mine} != {key_of(item.name) for item in shown}:
+            return False
         else:
-            if {item.name for item in said.items} != {item.name for item in shown}:
+            pairs = [(item.value, model_of(item.name, at, seen) or "") for at, item in enumerate(mine)]
+        return all(self.is_same(my, its) for my, its in pairs)
+
+    def _are_same_set(self, mine: list[Aggregate | str], shown: list[Aggregate | str]) -> bool:
+        for value in mine:
+            found = next((each for each in shown if self.is_same(value, each)), None)
+            if found is None:
                 return False
-            pairs = [(item.value, model_of(item.name, at, seen) or "") for at, item in enumerate(said.items)]
-        return all(self.is_same(mine, its) for mine, its in pairs)
+            shown.remove(found)
+        return True
 
     def _is_same_value(self, typed: str, seen: str) -> bool:
         wanted, kind = self._wanted, kind_of(seen, self._language, self._wanted.format)
@@ -159,6 +172,10 @@ class _Comparison:
             return content_of(reads) == content_of(seen)
         if kind == "pointer":
             return self._is_same_pointer(reads, seen)
+        if kind == "character" and self._language == "rust":
+            return reads == read(seen, "rust", seen).reads
+        if kind == "float" and "nan" in seen:
+            return "nan" in reads
         if kind in ("integer", "character") and (number := integer(reads)) is not None:
             return self._is_same_integer(number, seen, typed)
         if kind in ("integer", "float"):
@@ -169,19 +186,21 @@ class _Comparison:
         return reads == seen or (kind == "name" and self._is_same_name(reads, seen))
 
     def _is_same_name(self, reads: str, seen: str) -> bool:
-        """Whether the learner wrote the enumerator without its scope, or its number."""
+        """Whether the learner wrote the enumerator with less or more of its scope, or its number."""
         known = self._constants.get(seen)
         is_number = known is not None and known.number is not None and str(known.number) == reads
-        return is_number or reads == seen.rpartition("::")[2]
+        return is_number or seen.endswith(f"::{reads}") or reads.endswith(f"::{seen}")
 
     def _is_same_pointer(self, reads: str, seen: str) -> bool:
         """A debugger's ``*`` stands for any address but null. What lies behind it is compared where it is shown."""
         content = seen.removeprefix("*").strip() if seen.startswith("*") else ""
+        if content.startswith("<"):
+            return reads == f"* {re.sub(r'[(+].*>', '>', content)}"
         if content:
             return reads.startswith("* ") and self._is_same_value(reads[2:], content)
         if seen == "*":
             return reads == "*" or (reads.startswith("0x") and reads != "0x0")
-        return same_value(Expectation(self._wanted.expression, reads), seen)
+        return not reads.startswith("*") and same_value(Expectation(self._wanted.expression, reads), seen)
 
     def _is_same_integer(self, number: int, seen: str, typed: str) -> bool:
         letter = self._wanted.format
@@ -194,14 +213,28 @@ class _Comparison:
         return is_bits and _has_same_bits(number, there)
 
 
-def _fits_prefix(said: Aggregate, seen: Aggregate, language: Language) -> bool:
+def _is_key(items: Sequence[Item]) -> bool:
+    """Whether these are the elements of a map of C++, each with its key."""
+    return bool(items) and all(item.name is not None and item.name.startswith("[") for item in items)
+
+
+def _pair(item: Item) -> Item:
+    """An element of a map as C++ writes it, ``{"saw", 1}``, with its key as the name."""
+    value = item.value
+    if item.name is not None or isinstance(value, str) or len(value.items) != 2 or value.prefix:
+        return item
+    key, element = value.items
+    return Item(f"[{key.value}]", element.value) if isinstance(key.value, str) else item
+
+
+def _fits_prefix(said: Aggregate, seen: Aggregate) -> bool:
     """Whether the learner left out the type before the bracket, or wrote the right one."""
     if said.opening != seen.opening:
         return False
     if not said.prefix:
         return not seen.prefix or seen.opening != "("  # Some(3) is not (3)
-    if not seen.prefix or said.prefix == seen.prefix:
-        return language != "rust" or said.prefix == seen.prefix
+    if not seen.prefix or said.prefix == seen.prefix or (not said.items and not seen.items):
+        return True
     sizes = [re.search(r" (?:of length|with) (\d+)", each.prefix) for each in (said, seen)]
     return said.bare == seen.bare and (sizes[0] is None or sizes[1] is None or sizes[0][1] == sizes[1][1])
 
