@@ -14,7 +14,7 @@ from cardapp.layout.escape import visible
 from cardapp.layout.highlight import SourceFile
 from cardapp.layout.layout_model import Layout
 from cardapp.layout.measure import Measure
-from cardapp.layout.sheets import Code, Content, Fields, Kind, Machine, Note, Notes, Question, RichText, Title, is_title
+from cardapp.layout.sheets import Code, Content, Fields, Kind, Note, Notes, Question, RichText, Title, is_title
 from cardapp.layout.text import Paragraph, Run, parse
 
 _TITLE_SPACE = 45.0
@@ -145,7 +145,7 @@ class ComponentBuilder:
         if found is not None:
             yield from self._drawn("memory", key, lambda room: (memory.memory_map(key, title, found, room),), title)
         if snapshot.expect and "machine" in self._layout.components:
-            yield CardComponent("machine", key, Machine(self._measure.rows(snapshot.expect)), title)
+            yield CardComponent("machine", key, self._measure.machine(snapshot.expect), title)
         yield from self._rich_text("explanation", key, snapshot.explanation)
 
     # -- one kind of component each ----------------------------------------------------------------------------------

@@ -113,8 +113,14 @@ class Cutter:
                 return self._cut_question(question, room)
             case Code() as code:
                 return self._cut_code(code, room, sheet_room)
-            case Machine(rows):
-                return _cut_items(rows, (room, sheet_room), self._measure.row_height, self._split_row, Machine)
+            case Machine(rows) as machine:
+                return _cut_items(
+                    rows,
+                    (room, sheet_room),
+                    self._measure.row_height,
+                    self._split_row,
+                    lambda kept: machine._replace(rows=kept),
+                )
             case Notes(entries):
                 return _cut_items(entries, (room, sheet_room), self._note_height, self._split_note, Notes)
 

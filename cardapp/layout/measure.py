@@ -104,17 +104,22 @@ class Measure:
             for number, line in enumerate(lines, first)
         )
 
-    def rows(self, expect: Iterable[Expectation]) -> tuple[Row, ...]:
-        """Return the table rows of a ``machine`` component."""
+    def machine(self, expect: Iterable[Expectation]) -> sheets.Machine:
+        """Return the table of a ``machine`` component. If its values are long, they get room from the expressions."""
         em = self.em(self.component("machine").size)
         room = self.width("machine") - sheets.TABLE_GAP
-        left = font_metrics.columns(room * sheets.TABLE_SHARE, em)
-        right = font_metrics.columns(room * (1 - sheets.TABLE_SHARE), em)
-        show_values = self.component("machine").values
-        values = ((each.expression, in_format(each.value, each.format)) for each in expect)
-        return tuple(
-            Row(_folded(expression, left), _folded(value, right) if show_values else ()) for expression, value in values
+        values = [(each.expression, in_format(each.value, each.format)) for each in expect]
+        share, shows_values = sheets.TABLE_SHARE, self.component("machine").values
+        is_long = any(len(value) > font_metrics.columns(room * (1 - share), em) for _, value in values)
+        if shows_values and is_long:
+            longest = max(len(expression) for expression, _ in values) * em * font_metrics.CELL / room
+            share = round(min(max(longest, sheets.MIN_TABLE_SHARE), share), 3)
+        left, right = font_metrics.columns(room * share, em), font_metrics.columns(room * (1 - share), em)
+        rows = (
+            Row(_folded(expression, left), _folded(value, right) if shows_values else ())
+            for expression, value in values
         )
+        return sheets.Machine(tuple(rows), share)
 
     def row_height(self, row: Row) -> float:
         line = self.line(self.component("machine").size)

@@ -47,6 +47,8 @@ BLANK = 6.0
 """Height in mm of a box in which a value is to be filled in."""
 TABLE_SHARE = 0.6
 """The expressions' share of a table's width. The values have the rest."""
+MIN_TABLE_SHARE = 0.2
+"""Their share of a table with long values is at least this."""
 TABLE_GAP = 1.2
 """Distance in mm between the columns of a table, and between a row's text and its rule."""
 TEXT_TABLE_GAP = 3.0
@@ -131,9 +133,11 @@ class Row(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """The expected values at a snapshot, as rows of a table with two columns."""
+    """The expected values at a snapshot, as rows of a table with two columns. ``share`` is the part of its width
+    that the expressions have."""
 
     rows: tuple[Row, ...]
+    share: float = TABLE_SHARE
 
 
 class Note(NamedTuple):

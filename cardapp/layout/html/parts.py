@@ -18,6 +18,7 @@ from cardapp.layout.measure import TICK_BOX, Measure
 from cardapp.layout.part_names import Piece
 from cardapp.layout.sheets import (
     CONTINUED,
+    TABLE_SHARE,
     Code,
     CodeLine,
     Fields,
@@ -151,7 +152,8 @@ class Parts:
         )
         head = f'<tr{self._english}><th scope="col">Expression</th><th scope="col">Value</th></tr>'
         columns = "<colgroup><col><col></colgroup>"
-        return f'<table dir="ltr">{columns}<thead class="unseen">{head}</thead>\n<tbody>{rows}</tbody></table>\n'
+        style = "" if machine.share == TABLE_SHARE else f' style="--expressions:{machine.share:g}"'
+        return f'<table dir="ltr"{style}>{columns}<thead class="unseen">{head}</thead>\n<tbody>{rows}</tbody></table>\n'
 
     def _note(self, note: Note) -> str:
         size = self._layout.components["notes"].size

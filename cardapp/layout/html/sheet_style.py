@@ -26,7 +26,7 @@ _DISTANCES = {
     "answer": sheets.ANSWER_LINE,
     "fields-gap": sheets.FIELDS_GAP,
     "blank": sheets.BLANK,
-    "table-share": sheets.TABLE_SHARE,
+    "expressions": sheets.TABLE_SHARE,
     "table-gap": sheets.TABLE_GAP,
     "text-table-gap": sheets.TEXT_TABLE_GAP,
     "tick-box": TICK_BOX,

@@ -126,7 +126,7 @@ class Parts:
 
     def _machine(self, machine: Machine) -> Iterator[str]:
         room = self._measure.width("machine") - sheets.TABLE_GAP
-        left, right = room * sheets.TABLE_SHARE, room * (1 - sheets.TABLE_SHARE)
+        left, right = room * machine.share, room * (1 - machine.share)
         for place, row in enumerate(machine.rows):
             expression, value = ("".join(map(_code_line, segments)) for segments in (row.expression, row.value))
             value = value or rf"\CardBlank{{{sheets.BLANK:g}}}"

@@ -19,6 +19,8 @@ MAX_BLOCKS = 4096
 MAX_LABEL = 200
 MAX_LOCALS = 200
 MAX_LOCAL_TEXT = 2000
+_OF_COMPILER = re.compile(r"__(?:for_)?(?:range|begin|end)\d*$")
+"""The variables that a compiler makes for ``for (item : items)``."""
 
 
 def read(
@@ -71,7 +73,7 @@ def local_variables() -> list[dict[str, str]]:
     block = None if frame is None else _block_of(frame)
     while block is not None and not block.is_static and not block.is_global:
         for symbol in block:
-            if symbol.is_variable or symbol.is_argument:
+            if (symbol.is_variable or symbol.is_argument) and not _OF_COMPILER.match(symbol.name):
                 symbols.setdefault(symbol.name, symbol)
         block = None if block.function is not None else block.superblock
     declared = sorted(symbols.values(), key=lambda symbol: (not symbol.is_argument, symbol.line))
