@@ -250,13 +250,15 @@ def value_changes(key: str, pointer: str, snapshot: Snapshot, reading: Reading) 
             continue
         place = f"{pointer}/expect/{pointer_token(expected.expression)}"
         value = reading["values"].get(expected.expression, {"value": None, "error": "the session did not report it"})
-        if value["value"] is None:
-            detail = f"{expected.expression} cannot be read: {value['error']}"
+        is_equal = value["value"] is not None and proof.same_value(expected, value["value"])
+        error = value["error"] if value["value"] is None else proof.unread(value["value"])
+        if error is not None and not is_equal:
+            detail = f"{expected.expression} cannot be read: {error}"
             causes = tuple(reading.get("causes", ()))
             problems.append(
                 Fault(key, place, None, "unreadable_value", detail, expression=expected.expression, causes=causes)
             )
-        elif expected.value == NOT_RECORDED or not proof.same_value(expected, value["value"]):
+        elif not is_equal:
             changes.append(_value_change(key, place, expected, value["value"]))
     return changes, problems
 

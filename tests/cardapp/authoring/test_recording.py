@@ -125,11 +125,12 @@ def test_a_place_that_is_not_found_is_a_problem(card: DraftCard) -> None:
 def test_values_are_filled_in_and_others_replace(card: DraftCard) -> None:
     card.snapshot["expect"] = {
         "n": "?", "same": "0x10", "a/b": "1", "f": {"value": "?", "format": "x"}, "gone": "?", "name": "?",
-        "unset": {"undefined": True},
+        "unset": {"undefined": True}, "lost": "?",
     }  # fmt: skip
     card.changes()
     snapshot = Catalog(load_card(card.folder).card).snapshots[f"{STEP}/one"]
     readings = {"n": "3", "same": "16", "a/b": "2", "f": "0x3", "name": r'"ada\000\000"', "unset": "9"}
+    readings["lost"] = "{n = <optimized out>}"
     values: dict[str, Any] = {name: {"value": value, "error": None} for name, value in readings.items()}
     values["gone"] = {"value": None, "error": 'No symbol "gone" in current context.'}
     changes, problems = value_changes("key", "/s", snapshot, {"values": values})
@@ -139,7 +140,10 @@ def test_values_are_filled_in_and_others_replace(card: DraftCard) -> None:
         ("/s/expect/f/value", "?", "0x3", False),
         ("/s/expect/name", "?", '"ada"', False),
     ]
-    assert [problem.detail for problem in problems] == ['gone cannot be read: No symbol "gone" in current context.']
+    assert [problem.detail for problem in problems] == [
+        'gone cannot be read: No symbol "gone" in current context.',
+        "lost cannot be read: <optimized out>",
+    ]
 
 
 def test_without_the_request_no_value_of_a_place_that_moves_is_written(tmp_path: Path) -> None:
