@@ -49,9 +49,8 @@ def render(
     summary, known = answers["summary"], {stop.key: stop for stop in stops}
     yield document.opening(f"{learner} · answers · {card.title}", STYLE)
     yield (
-        '<header><p class="running">Answers · '
-        f'<a href="{html(position_url(base_url, ""))}">{html(card.title)}</a></p>\n'
-        f"<h1>{html(learner)}</h1>\n</header>\n<main>\n{_figures(summary)}"
+        f'<header><h1>{html(learner)}</h1>\n<p class="running"><a href="{html(position_url(base_url, ""))}">'
+        f"{html(card.title)}</a> · answers</p>\n</header>\n<main>\n{_figures(summary)}"
     )
     if answers["items"]:
         yield f'<div class="scroll" tabindex="0"><table><thead><tr>{_HEAD}</tr></thead>\n<tbody>\n'
@@ -61,8 +60,8 @@ def render(
     else:
         yield "<p>No answers yet. Predict at a stop of the card, or answer its question.</p>\n"
     yield (
-        f"</main>\n<footer><p>{html(identity.id)} {html(identity.version)} · source "
-        f"<code>{html(identity.source_sha256[:12])}</code> · {moment(at)} UTC</p></footer>\n</body>\n</html>\n"
+        f"</main>\n<footer><p>{html(identity.id)} {html(identity.version)} · {moment(at)} UTC · source "
+        f"<code>{html(identity.source_sha256[:12])}</code></p></footer>\n</body>\n</html>\n"
     )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from cardapp.card.answers import AskedStop
 
 COLUMNS = (
-    "key", "step", "title", "stop", "question", "expression", "prediction", "reads", "truth", "right_first_try",
-    "tries", "looked_first", "first_at", "answer", "self", "hints", "judged_by",
+    "learner", "card", "key", "step", "title", "stop", "question", "expression", "prediction", "reads", "truth",
+    "right_first_try", "tries", "looked_first", "first_at", "answer", "self", "hints", "judged_by",
 )  # fmt: skip
 
 LEFT_EMPTY = "left empty"
@@ -18,7 +18,9 @@ LEFT_EMPTY = "left empty"
 _NOTHING = {**dict.fromkeys(("expression", "said", "reads", "seen", "right")), "empty": False}
 
 
-def value_rows(stops: Sequence[AskedStop], answers: Mapping[str, Any]) -> Iterator[Sequence[object]]:
+def value_rows(
+    learner: str, card_id: str, stops: Sequence[AskedStop], answers: Mapping[str, Any]
+) -> Iterator[Sequence[object]]:
     """Yield the columns, then a row for each value of the first try. A stop without a prediction has one row."""
     yield COLUMNS
     known = {stop.key: stop for stop in stops}
@@ -27,9 +29,9 @@ def value_rows(stops: Sequence[AskedStop], answers: Mapping[str, Any]) -> Iterat
         for row in item["predictions"] or [_NOTHING]:
             prediction = LEFT_EMPTY if row["empty"] else row["said"]
             yield (
-                stop.key, stop.number, stop.title, stop.name, stop.question, row["expression"], prediction,
-                row["reads"], row["seen"], row["right"], item["tries"], item["looked_first"], item["first_at"],
-                item["answer"], item["self"], item["hints"], item["by"],
+                learner, card_id, stop.key, stop.number, stop.title, stop.name, stop.question, row["expression"],
+                prediction, row["reads"], row["seen"], row["right"], item["tries"], item["looked_first"],
+                item["first_at"], item["answer"], item["self"], item["hints"], item["by"],
             )  # fmt: skip
 
 

@@ -43,6 +43,7 @@ _MONTHS = (
 
 def render(
     *,
+    learner: str,
     identity: Identity,
     card: Card,
     catalog: Catalog,
@@ -69,7 +70,7 @@ def render(
     :param base_url: the address of the running application, without a path.
     """
     context, day = CardContext(catalog, identity, base_url), ""
-    yield _head(card, identity, at, base_url)
+    yield _head(learner, card, identity, at, base_url)
     yield overview(catalog, progress)
     yield from position_diagram(card, context, current)
     if explanations is not None:
@@ -83,7 +84,7 @@ def render(
         yield from entry(event, context, picture)
     if not counts.shown:
         yield '<p class="empty">No events yet: answer a question, sync a step or write a note.</p>\n'
-    yield f"</main>\n{_foot(counts, identity, at)}</body>\n</html>\n"
+    yield f"</main>\n{_foot(counts, identity)}</body>\n</html>\n"
 
 
 class _Counts:
@@ -112,26 +113,27 @@ class _Counts:
                 yield event
 
 
-def _head(card: Card, identity: Identity, at: str, base_url: str) -> str:
+def _head(learner: str, card: Card, identity: Identity, at: str, base_url: str) -> str:
     facts = {
         "Card": identity.id,
         "Version": identity.version,
-        "UUID": identity.uuid,
-        "Source SHA-256": identity.source_sha256,
         "Created": f"{_long_day(at[:10])}, {at[11:19]} UTC",
     }
-    listed = "".join(f"<div><dt>{html(name)}</dt><dd>{html(value)}</dd></div>" for name, value in facts.items())
     return (
-        f"{document.opening(f'{card.title} · lesson report', STYLE)}"
-        f'<header class="page">\n<p class="running"><span lang="{html(card.language)}">{html(card.title)}</span>'
-        f'<span>Lesson report</span></p>\n<h1 lang="{html(card.language)}">{html(card.title)}</h1>\n'
+        f"{document.opening(f'{learner} · lesson report · {card.title}', STYLE)}"
+        f'<header class="page">\n<h1>{html(learner)}</h1>\n<p class="running"><span lang="{html(card.language)}">'
+        f"{html(card.title)}</span><span>Lesson report</span></p>\n"
         f'<p class="open"><a href="{html(position_url(base_url, ""))}">Open the card</a>. '
-        f"{html(where_links_work(base_url))}</p>\n"
-        f'<dl class="identity">{listed}</dl>\n</header>\n'
+        f"{html(where_links_work(base_url))}</p>\n{_facts(facts)}</header>\n"
     )
 
 
-def _foot(counts: _Counts, identity: Identity, at: str) -> str:
+def _facts(facts: Mapping[str, str]) -> str:
+    listed = "".join(f"<div><dt>{html(name)}</dt><dd>{html(value)}</dd></div>" for name, value in facts.items())
+    return f'<dl class="identity">{listed}</dl>\n'
+
+
+def _foot(counts: _Counts, identity: Identity) -> str:
     left_out = [
         f"{count} {what}"
         for count, what in (
@@ -151,11 +153,8 @@ def _foot(counts: _Counts, identity: Identity, at: str) -> str:
             "Keep this line to detect later changes of the record: <code>bin/cardapp verify-events</code> recomputes "
             "the hashes.</p>\n"
         )
-    card_line = (
-        f'<p class="running"><span>{html(identity.id)} {html(identity.version)}</span><span>source '
-        f"<code>{html(identity.source_sha256[:12])}</code></span><span>{html(_long_day(at[:10]))}</span></p>\n"
-    )
-    return f"<footer>\n<p>{html(summary)}. All times are UTC.</p>\n{end}{card_line}</footer>\n"
+    digests = _facts({"UUID of the card": identity.uuid, "Source SHA-256": identity.source_sha256})
+    return f"<footer>\n<p>{html(summary)}. All times are UTC.</p>\n{end}{digests}</footer>\n"
 
 
 def _long_day(day: str) -> str:

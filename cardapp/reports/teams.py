@@ -27,6 +27,7 @@ _MAX_WRONG = 8
 
 def render(
     *,
+    learner: str,
     identity: Identity,
     card: Card,
     catalog: Catalog,
@@ -43,7 +44,7 @@ def render(
     :param notes: this card's last ``MAX_NOTES`` events of kind ``note``, in order.
     :param base_url: the address of the running application, without a path.
     """
-    yield _heading(card, progress, base_url)
+    yield _heading(learner, card, progress, base_url)
     yield from _table(catalog, progress)
     yield from _section("Predictions", _predictions(answers, catalog, base_url))
     yield from _section("Answers", _answers(answers, catalog, base_url))
@@ -53,11 +54,11 @@ def render(
     yield _foot(identity, at)
 
 
-def _heading(card: Card, progress: Mapping[str, Any], base_url: str) -> str:
+def _heading(learner: str, card: Card, progress: Mapping[str, Any], base_url: str) -> str:
     summary = progress["summary"]
     execution = summary["execution"]
     return (
-        f"## {markdown(card.title)}\n\n"
+        f"## {markdown(learner)} · {markdown(card.title)}\n\n"
         f"**{summary['approved']} of {summary['total']} steps approved ({summary['percent']:g} %)** · replays: "
         f"{execution['ready']} ready, {execution['failed']} not ready, {execution['never_run']} never run · "
         f"[open the card]({position_url(base_url, '')})\n\n"
@@ -66,9 +67,9 @@ def _heading(card: Card, progress: Mapping[str, Any], base_url: str) -> str:
 
 
 def _foot(identity: Identity, at: str) -> str:
-    """Return the line with the card's id, version and source revision, as in the footer of a sheet."""
+    """Return the line with the card's id and version, the time, and the card's source revision."""
     source = identity.source_sha256[:12]
-    return f"\n{markdown(identity.id)} {markdown(identity.version)} · source `{source}` · {_moment(at)} UTC\n"
+    return f"\n{markdown(identity.id)} {markdown(identity.version)} · {_moment(at)} UTC · source `{source}`\n"
 
 
 def _table(catalog: Catalog, progress: Mapping[str, Any]) -> Iterator[str]:

@@ -10,10 +10,11 @@ STYLE = document.style_sheet("answers.css")
 CONTENT_SECURITY_POLICY = document.policy(STYLE)
 
 
-def render(card: Card, report: str) -> str:
+def render(learner: str, card: Card, report: str) -> str:
     """Return the file. ``report`` is the Markdown of ``teams.render``."""
     return (
-        f"{document.opening(f'{card.title} · progress report', STYLE)}"
-        '<header><p class="running">Progress report · <a href="teams.md">as Markdown, to paste into a chat</a></p>\n'
-        f"</header>\n<main>\n{unmeasured(report, keys=(), rank=1)}</main>\n</body>\n</html>\n"
+        f"{document.opening(f'{learner} · progress report · {card.title}', STYLE)}"
+        f"<main>\n{unmeasured(report, keys=(), rank=1)}</main>\n"
+        '<footer><p>Progress report · <a href="teams.md">as Markdown, to paste into a chat</a></p></footer>\n'
+        "</body>\n</html>\n"
     )

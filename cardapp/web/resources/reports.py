@@ -27,23 +27,27 @@ _PIECE = 64 * 1024
 
 def teams(request: Request) -> Reply:
     """The current report as Markdown that can be pasted into a chat."""
-    return Reply(_pieces(_teams(request)), media_type=MARKDOWN)
+    _, parts = _teams(request)
+    return Reply(_pieces(parts), media_type=MARKDOWN)
 
 
 def teams_html(request: Request) -> Reply:
     """The current report as a page."""
-    loaded = request.services.card_loader.current()
-    page = teams_page.render(loaded.card, "".join(_teams(request)))
+    name, parts = _teams(request)
+    page = teams_page.render(name, request.services.card_loader.current().card, "".join(parts))
     return _page((page,), teams_page.CONTENT_SECURITY_POLICY)
 
 
-def _teams(request: Request) -> Iterator[str]:
+def _teams(request: Request) -> tuple[str, Iterator[str]]:
+    """The name of the current learner, and the learner's report."""
     services, loaded = request.services, request.services.card_loader.current()
     with services.database.read() as conn:
         done = _progress(conn, loaded)
         _, answered = _answers(conn, loaded)
         notes = events.latest(conn, limit=teams_report.MAX_NOTES, kind=events.NOTE, card_id=loaded.identity.id)
-    return teams_report.render(
+        name = learners.current(conn)
+    report = teams_report.render(
+        learner=name,
         identity=loaded.identity,
         card=loaded.card,
         catalog=loaded.catalog,
@@ -53,6 +57,7 @@ def _teams(request: Request) -> Iterator[str]:
         at=services.clock(),
         base_url=request.environ[ADDRESS],
     )
+    return name, report
 
 
 def lesson(request: Request) -> Reply:
@@ -71,6 +76,7 @@ def _lesson(request: Request) -> Iterator[str]:
     root = services.settings.evidence_dir
     with services.database.read() as conn:
         yield from lesson_report.render(
+            learner=learners.current(conn),
             identity=loaded.identity,
             card=loaded.card,
             catalog=loaded.catalog,
@@ -114,7 +120,7 @@ def answers_csv(request: Request) -> Reply:
     with services.database.read() as conn:
         stops, found = _answers(conn, loaded)
         name = learners.current(conn)
-    rows = csv_text.lines(answers_table.value_rows(stops, found))
+    rows = csv_text.lines(answers_table.value_rows(name, loaded.identity.id, stops, found))
     return Reply(_pieces(rows), media_type=CSV, headers=(_attached(loaded, name, "csv"),))
 
 

@@ -48,6 +48,7 @@ def parts(card: Card) -> dict[str, Any]:
         STEPS[2]: LastResult("failed", "2025-03-01T11:00:00.000Z", f"{STEPS[2]}/end", "snapshot_drift"),
     }
     return {
+        "learner": "Ada <L.>",
         "identity": IDENTITY,
         "card": card,
         "catalog": catalog,

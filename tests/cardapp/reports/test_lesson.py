@@ -128,10 +128,13 @@ def test_the_file_needs_nothing_else_and_says_so(parts: dict[str, Any], event: M
     assert "@import" not in style[1]
 
 
-def test_the_head_tells_card_and_progress(parts: dict[str, Any]) -> None:
+def test_the_head_tells_learner_card_and_progress_and_the_digests_come_last(parts: dict[str, Any]) -> None:
     read = Read(made(parts, []))
-    for text in ("Arenas | & <more>", "arena", "1.0.0", "u-1", "ab" * 32, "2 March 2025, 12:30:00 UTC"):
-        assert text in read.text
+    told = ("Ada <L.>", "Arenas | & <more>", "1.0.0", "2 March 2025, 12:30:00 UTC", "No events yet", "u-1", "ab" * 32)
+    shown = read.text.partition("· lesson report ·")[2]  # after the title
+    places = [shown.index(text, shown.index("Ada")) for text in told]
+    assert places == sorted(places)
+    assert read.text.rstrip().endswith("ab" * 32)
     assert "1 of 3 steps approved" in read.text
     assert "33%" in read.text
     assert "Bump <up>1 / 2" in read.text

@@ -43,7 +43,7 @@ def test_the_report_has_all_sections_in_order(parts: dict[str, Any], event: Make
     assert (
         made(parts, notes)
         == """\
-## Arenas \\| &amp; &lt;more&gt;
+## Ada &lt;L.&gt; · Arenas \\| &amp; &lt;more&gt;
 
 **1 of 3 steps approved (33.3 %)** · replays: 1 ready, 1 not ready, 1 never run · [open the card](http://127.0.0.1:8080/#)
 
@@ -69,7 +69,7 @@ The links work on the computer where the application runs, at http://127.0.0.1:8
 - ✗ [Third](http://127.0.0.1:8080/#t2/b1/p1/s1): failed (snapshot\\_drift), 2025-03-01 11:00
 - ✓ [First](http://127.0.0.1:8080/#t1/b1/p1/s1): ready, 2025-03-01 10:00
 
-arena 1.0.0 · source `abababababab` · 2025-03-02 12:30 UTC
+arena 1.0.0 · 2025-03-02 12:30 UTC · source `abababababab`
 """
     )
 
@@ -106,8 +106,9 @@ def test_answers_in_words_stand_beside_their_questions(parts: dict[str, Any]) ->
 
 def test_the_page_shows_the_report_and_is_inert(parts: dict[str, Any], event: Make) -> None:
     note = event(data={"text": "<script>alert(1)</script> `<b>` [x](javascript:y) | a"})
-    page = teams_page.render(parts["card"], made(parts, [note]))
-    assert re.search(r"<h2[^>]*>Arenas \| &amp; &lt;more&gt;</h2>", page)
+    page = teams_page.render(parts["learner"], parts["card"], made(parts, [note]))
+    assert "<title>Ada &lt;L.&gt; · progress report · Arenas | &amp; &lt;more&gt;</title>" in page
+    assert re.search(r"<main>\n<h2[^>]*>Ada &lt;L.&gt; · Arenas \| &amp; &lt;more&gt;</h2>", page)
     assert "<strong>1 of 3 steps approved (33.3 %)</strong>" in page
     assert '<td class=to-left dir="auto">Bump &lt;up&gt;</td><td class=to-right dir="auto">1</td>' in page
     assert '<a href="teams.md">' in page

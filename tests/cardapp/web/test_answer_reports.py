@@ -40,6 +40,20 @@ def test_the_table_has_a_row_for_each_predicted_value(answered: Any) -> None:
     ]
 
 
+def test_every_report_names_the_learner_first_then_the_card(answered: Any) -> None:
+    card = answered.get("/api/identity")
+    title = answered("GET", "/api/report/teams.md").body.decode().partition(" · ")[2].splitlines()[0]
+    for path in ("teams.md", "teams.html", "lesson.html", "answers.html"):
+        text = answered("GET", f"/api/report/{path}", status=200).body.decode()
+        text = text.partition("<body>")[2] or text
+        places = [text.index(each) for each in ("Ada", title, card["version"], card["source_sha256"][:12])]
+        assert places == sorted(places), path
+        assert "minutes" not in text[places[-1] :]
+    table = answered("GET", "/api/report/answers.csv").body.decode("utf-8-sig").splitlines()
+    assert table[0].startswith("learner,card,")
+    assert table[1].startswith(f"Ada,{card['id']},")
+
+
 def test_the_page_shows_the_answers_as_text(answered: Any) -> None:
     response = answered("GET", "/api/report/answers.html", status=200)
     assert "<h1>Ada</h1>" in response.body.decode()
