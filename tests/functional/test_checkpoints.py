@@ -90,6 +90,8 @@ def test_a_ready_replay_is_proved_and_published(stage: Stage) -> None:
     assert (observed["file"], observed["function"], observed["method"]) == ("main.c", "main", "rerun")
     assert {check["name"]: check["actual"] for check in observed["checks"]}["n"] == "2"
     assert all(check["match"] for check in observed["checks"])
+    values = [check for check in observed["checks"] if check["name"] not in ("file", "line")]
+    assert (observed["compared"], observed["partly"]) == (len(values), 0)
     assert observed["values"]["n + 1"]["value"] == "3"
     control = stage.unix.get("/api/control/state")
     assert (control["sync"], control["key"], control["generation"]) == ("on", AGAIN, operation["generation"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from typing import Any
 
 import gdb
@@ -16,8 +17,10 @@ _CPUS = os.sched_getaffinity(0)
 _TUNABLES = "GLIBC_TUNABLES"
 # The thread cache hands out memory that malloc does not fill.
 _FILLED_HEAP = "glibc.malloc.perturb=165:glibc.malloc.tcache_count=0"
-_STACK_BYTES = 64 * 1024
-"""Half of what the kernel maps below the first stack pointer of a program."""
+_STACK_BYTES = (64 * 1024, 4 * 1024)
+"""How much of the stack is filled. The kernel maps twice as much below the first stack pointer; later it may be less."""
+_MOST_STACK = 8 * 1024 * 1024
+"""A stack pointer that is farther below that of ``main`` belongs to another stack, which may be a small one."""
 _MOST_FILLINGS = 2000
 """A function that is called more often would make the run too slow."""
 _PATTERN = b"\x5a"
@@ -45,26 +48,40 @@ def environment(given: dict[str, str]) -> dict[str, str]:
 
 
 class StackFilling:
-    """Fills the unused stack when the program enters ``main``, and the function of ``stop``. Threads begin with an
-    empty stack, so only what they have used themselves is filled."""
+    """Fills the unused stack of ``main``'s thread when the program enters ``main``, and the function of ``stop``."""
 
     def __init__(self, stop: dict[str, Any]) -> None:
         self._stop = stop
+        self._top: int | None = None
         self._entries: list[_Entry] = []
         with contextlib.suppress(gdb.error):  # a program without symbols has no main
-            self._entries.append(_Entry("*main"))
+            self._entries.append(_Entry("*main", self._fill))
 
     def at_main(self) -> None:
         """Add the function of the stop. Before ``main`` the addresses of the program are not known."""
-        place = self._stop.get("function", f"'{self._stop.get('file')}':{self._stop.get('line')}")
+        stop = self._stop
+        if "signal" in stop:
+            return
+        place = stop["function"] if "function" in stop else f"'{stop['file']}':{stop['line']}"
         with contextlib.suppress(gdb.error, ValueError):
             for found in gdb.decode_line(place)[1] or ():
-                self._entries.append(_Entry(f"*{_entry_of(found.pc):#x}"))
+                self._entries.append(_Entry(f"*{_entry_of(found.pc):#x}", self._fill))
 
     def end(self) -> None:
         for entry in self._entries:
             if entry.is_valid():
                 entry.delete()
+
+    def _fill(self) -> None:
+        """Fill what is below the stack pointer. On entry of a function this is unused."""
+        end = int(gdb.newest_frame().read_register("sp"))
+        self._top = end if self._top is None else self._top
+        if not 0 <= self._top - end < _MOST_STACK:
+            return
+        for size in _STACK_BYTES:
+            with contextlib.suppress(gdb.error):
+                gdb.selected_inferior().write_memory(end - size, _PATTERN * size)
+                return
 
 
 def _entry_of(pc: int) -> int:
@@ -82,18 +99,16 @@ def _entry_of(pc: int) -> int:
 
 
 class _Entry(gdb.Breakpoint):  # type: ignore[misc]  # mypy does not know gdb
-    """A breakpoint at the entry of a function, which fills the stack and never stops the program."""
+    """A breakpoint at the entry of a function, which calls ``fill`` and never stops the program."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, fill: Callable[[], None]) -> None:
         super().__init__(place, internal=True)
+        self._fill = fill
         self._left = _MOST_FILLINGS
 
     def stop(self) -> bool:
         """gdb calls this at each hit."""
-        # On entry of a function all below the stack pointer is unused.
-        end = int(gdb.newest_frame().read_register("sp"))
-        with contextlib.suppress(gdb.error):  # the stack may be smaller
-            gdb.selected_inferior().write_memory(end - _STACK_BYTES, _PATTERN * _STACK_BYTES)
+        self._fill()
         self._left -= 1
         if self._left == 0:
             gdb.post_event(self._disable)  # a breakpoint must not disable itself here
