@@ -24,6 +24,8 @@ prog: main.cpp
 MAIN = """
 #include <any>
 #include <array>
+#include <deque>
+#include <forward_list>
 #include <list>
 #include <map>
 #include <memory>
@@ -75,6 +77,16 @@ int main()
     std::pair<int, std::string> pair = {1, "p"};
     std::any anything = 42;
     const std::string &same = text;
+    std::deque<Node> queue = {node, last};
+    std::forward_list<std::string> chain = {"x", "y"};
+    auto in_nodes = nodes.cbegin() + 1;
+    auto in_prices = prices.begin();
+    auto in_stock = stock.find("zip");
+    auto in_letters = letters.begin();
+    auto in_list = ++list.begin();
+    auto in_chain = ++chain.begin();
+    auto in_queue = queue.begin() + 1;
+    std::vector<int>::iterator nowhere{};
     int sum = 0;
     return sum; // the end
 }
@@ -106,6 +118,14 @@ TEXTS = {
     "both": 'std::tuple containing = {[0] = 1, [1] = "t"}',
     "pair": '{first = 1, second = "p"}',
     "anything": "std::any = {42}",
+    "in_nodes": '{id = 2, name = * "zoe", next = 0x0}',
+    "in_prices": '{first = "axe", second = 1}',
+    "in_stock": '{first = "zip", second = 9}',
+    "in_letters": "97 'a'",
+    "in_list": "2",
+    "in_chain": '"y"',
+    "in_queue": '{id = 2, name = * "zoe", next = 0x0}',
+    "nowhere": "non-dereferenceable iterator",
 }
 ELEMENTS = {
     "nested[0][1]": '"b"',
@@ -122,6 +142,14 @@ ELEMENTS = {
     "nodes[0].next->id": "2",
     "*choice": '"beta"',
     "shape->colour": '"red"',
+    "in_nodes->name": '"zoe"',
+    "in_prices->second + 1": "2",
+    "(*in_prices).first": '"axe"',
+    "in_stock->first": '"zip"',
+    "*in_letters == 'a'": "true",
+    "*in_list": "2",
+    "size(*in_chain)": "1",
+    "in_queue->next": "0x0",
     "array[2] * 2": "12",
     "words[1]": '"two"',
     "text[1]": "101 'e'",
@@ -183,6 +211,13 @@ def test_containers_have_a_canonical_text(cpp: ProgramSession) -> None:
 def test_elements_have_names(cpp: ProgramSession) -> None:
     assert values(cpp, *ELEMENTS) == ELEMENTS
     assert [each for each, error in values(cpp, *FAILING).items() if FAILING[each] not in error] == []
+
+
+def test_a_condition_names_elements(cpp: ProgramSession) -> None:
+    end = cpp.card.at("// the end", "main.cpp")
+    assert cpp.refusal(end | {"if": 'prices["hammer"] == 3'})["code"] == "bad_condition"
+    found = cpp.replay(end | {"if": 'prices["saw"] == 3 && size(nested) == 2'}, "sum")
+    assert found["values"]["sum"]["value"] == "0"
 
 
 def test_a_macro_is_expanded_and_hides_no_assignment(cpp: ProgramSession) -> None:

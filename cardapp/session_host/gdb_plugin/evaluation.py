@@ -17,7 +17,8 @@ from cardapp.session_host.gdb_plugin import rendering, rust_values
 from cardapp.session_host.gdb_plugin.content import Content
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_NAMES_ELEMENT = re.compile(r"\[|\*|->|\bsize\s*\(")
+_COUNTS = re.compile(r"\bsize\s*\(")
+_NAMES_ELEMENT = re.compile(rf"\[|\*|->|{_COUNTS.pattern}")
 _TOKEN = re.compile(
     r"""\s+ | "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])+' | [A-Za-z_$][A-Za-z0-9_$]* | \.?[0-9][0-9A-Za-z_.]*
       | <<=|>>=|<=>|->\*|\.\.=|->|<<|>>|<=|>=|==|!=|&&|\|\||:: | .""",
@@ -39,13 +40,21 @@ def evaluate(expression: str) -> gdb.Value:
                 rust_values.check_readable(symbol.type)
     if called(expression):
         expression = _expanded(expression)
-    if _NAMES_ELEMENT.search(expression) is None:
+    if (_NAMES_ELEMENT if _has_containers() else _COUNTS).search(expression) is None:
         return gdb.parse_and_eval(expression)
     rewriting = _Rewriting(expression)
     try:
         return gdb.parse_and_eval(rewriting.text())
     finally:
         rewriting.forget_elements()
+
+
+def _has_containers() -> bool:
+    """Whether the language of the selected frame has any. C has none, and its expressions are read most often."""
+    try:
+        return str(gdb.selected_frame().language()) not in ("c", "asm")
+    except gdb.error:
+        return False
 
 
 def _expanded(expression: str) -> str:

@@ -14,6 +14,7 @@ import gdb
 from cardapp.session_host.gdb_plugin.breakpoints import quietly_made
 from cardapp.session_host.gdb_plugin.causes import cause_of_missing_code
 from cardapp.session_host.gdb_plugin.entries import entry_behind
+from cardapp.session_host.gdb_plugin.evaluation import evaluate
 from cardapp.session_host.gdb_plugin.frames import frame_with_source, function_at
 from cardapp.session_host.gdb_plugin.values import read_only
 
@@ -335,7 +336,7 @@ class _Condition:
             if frame is not None:
                 frame.select()
             with read_only():
-                return _truth(gdb.parse_and_eval(self._text))
+                return _truth(evaluate(self._text))
         except (gdb.error, RuntimeError, ValueError, OverflowError) as error:
             reason = f"the condition {self._text} cannot be evaluated: {error}"
             self.fault = Failure("bad_condition", reason, condition=self._text)
