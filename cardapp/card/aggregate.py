@@ -9,13 +9,14 @@ from typing import NamedTuple
 from cardapp.card.constant import Language
 
 _QUOTED = re.compile(r"""[LuU]?8?"(?:\\.|[^"\\])*"|'(?:\\.[^']*|[^'\\])'""", re.DOTALL)
-_CLOSING = {"{": "}", "[": "]", "(": ")", "<": ">"}
+_SIGN = re.compile(rf"{_QUOTED.pattern}|[{{}}\[\](),=:]", re.DOTALL)
+_CLOSING = {"{": "}", "[": "]", "(": ")"}
 _REPEATED = re.compile(r"(.*\S) <repeats (\d+) times>", re.DOTALL)
 _ARRAY = re.compile(r"\s*(.*\S)\s*;\s*(\d+)\s*", re.DOTALL)
 """The inside of an array of Rust with equal elements: ``[0; 16]``."""
 _EMPTY = re.compile(r"std::[\w:]+ (?:of length 0|with 0 elements|\[no contained value\])|(?:std::)?nullopt")
 """How gdb shows an empty container of C++, and how the language writes an empty ``std::optional``."""
-_MAX_REPEATED = 10_000
+_MAX_REPEATED = 1000
 _MAX_DEPTH = 40
 _COLLAPSED = 10
 """gdb writes this many equal elements of an array, or more, as one: ``0 <repeats 16 times>``."""
@@ -87,15 +88,8 @@ def _opening(text: str, language: Language) -> int | None:
 
 
 def _signs(text: str, start: int = 0) -> Iterator[tuple[int, str]]:
-    """Each character that is not in quotes, with its place."""
-    at = start
-    while at < len(text):
-        quoted = _QUOTED.match(text, at)
-        if quoted:
-            at = quoted.end()
-            continue
-        yield at, text[at]
-        at += 1
+    """Each bracket and separator that is not in quotes, with its place."""
+    return ((match.start(), match[0]) for match in _SIGN.finditer(text, start) if len(match[0]) == 1)
 
 
 def _end(text: str, start: int) -> int | None:
@@ -134,7 +128,7 @@ def key_of(name: str | None) -> str | None:
 def _items(part: str, language: Language, depth: int) -> Iterator[Item]:
     name, value = _named(part)
     count = 1
-    if repeated := _REPEATED.fullmatch(value):
+    if (repeated := _REPEATED.fullmatch(value)) and " <repeats " not in repeated[1]:
         value, count = repeated[1], min(int(repeated[2]), _MAX_REPEATED)
     yield from [Item(name, parse(value, language, depth + 1) or value)] * count
 

@@ -152,7 +152,10 @@ def _number(match: re.Match[str], language: Language) -> Number:
 
 def _float(text: str, precision: str) -> float:
     plain = text.replace("'", "").replace("_", "").lower()
-    value = float.fromhex(plain) if plain.startswith("0x") else float(plain)
+    try:
+        value = float.fromhex(plain) if plain.startswith("0x") else float(plain)
+    except OverflowError as error:
+        raise NoValue("the number is too large") from error
     return as_single(value) if precision in ("f", "f32") else value
 
 

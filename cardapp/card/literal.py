@@ -168,9 +168,9 @@ def _number(number: Number, kind: Kind | None, language: Language) -> str:
     if language == "rust":
         if (number.form == "character") != (kind == "character") and kind is not None:
             raise NoValue("a char is no number; write b'…'" if kind != "character" else "write a char as 'x'")
-        return f"'{_sign(value)}'" if number.form == "character" else str(value)
-    if kind == "character" or (kind is None and number.form == "character"):
-        return f"{value} '{_sign(value)}'"
+        return f"'{_sign(value, 128)}'" if number.form == "character" else str(value)
+    if (kind == "character" and -128 <= value < 0x110000) or (kind is None and number.form == "character"):
+        return f"{value} '{_sign(value, 256)}'"
     return str(value)
 
 
@@ -179,9 +179,9 @@ def float_text(value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 1e16 else repr(value)
 
 
-def _sign(code: int) -> str:
-    """A character between its quotes, as the debugger prints it."""
-    encoded = chr(code).encode() if code >= 128 else bytes([code % 256])
+def _sign(code: int, first_wide: int) -> str:
+    """A character between its quotes, as the debugger prints it. From ``first_wide`` on it has more than a byte."""
+    encoded = bytes([code % 256]) if code < first_wide else chr(code).encode("utf-8", "surrogatepass")
     return {0: "\\000", 39: "\\'", 34: '"'}.get(code) or escaped(encoded)
 
 
@@ -228,7 +228,7 @@ def _text(text: str) -> str:
     try:
         content = unescaped(text)
     except NoValue:  # a backslash of its own: C:\\dir
-        content = text.encode()
+        content = text.encode("utf-8", "surrogatepass")
     return f'"{escaped(content)}"'
 
 

@@ -129,7 +129,8 @@ class _Comparison:
             return self.is_same(said, seen.items[0].value)
         if isinstance(said, Aggregate) and isinstance(seen, Aggregate):
             return _fits_prefix(said, seen) and self._are_same(said, seen)
-        return self._is_same_value(spelled(said, self._language), spelled(seen, self._language))
+        typed, there = spelled(said, self._language), spelled(seen, self._language)
+        return _plain(typed) == _plain(there) or self._is_same_value(typed, there)
 
     def _are_same(self, said: Aggregate, seen: Aggregate) -> bool:
         """Whether all parts are equal, by name if the learner names them. ``…`` ends what the debugger shows."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from cardapp.card.constant import Language, language_of
 from cardapp.card.literal import read
 from cardapp.card.model import Expectation
@@ -158,3 +161,38 @@ def test_a_prediction_and_the_value_are_shown_in_one_notation() -> None:
         (None, None, "0x40", "x", (None, None, "0x40", "64")),
     ):
         assert tuple(shown(typed, reads, seen, letter).values()) == wanted, (typed, seen, letter)
+
+
+SIGNS = """ ' " \\ { } ( ) [ ] , = : :: * & - + << / % ! ~ ? . _ … \u2212 ; """
+WORDS = "0x 1 9 u UL true NULL Some x e 0b1 1e999 0x1p9999 é"
+PIECES = [*SIGNS.split(), *WORDS.split()]
+LIKES = (
+    None, "64", "0x0", "*", '* "alice"', "* <main>", '"bob"', "97 'a'", "'a'", "0.5", "true", "RED", "{1, 2}",
+    "{x = 1, next = *}", "std::optional = {5}", "std::vector of length 0", "Some(3)", "{0 <repeats 16 times>}",
+    "<error>",
+)  # fmt: skip
+
+
+@given(
+    st.lists(st.sampled_from([*PIECES, " ", "\n", "\0", " <repeats 99 times>"]), max_size=60).map("".join),
+    st.sampled_from(LIKES),
+    st.sampled_from(["c", "c++", "rust"]),
+)
+def test_any_text_has_a_value_or_a_reason(typed: str, like: str | None, language: Language) -> None:
+    found = read(typed, language, like)
+    assert (found.reads is None) != (found.reason is None)
+    if like is not None:
+        is_right(typed, Expectation("e", "?"), like, language)
+        is_right(like, Expectation("e", "?"), typed, language)
+
+
+@given(st.integers(-(2**31), 2**31 - 1), st.integers(-(2**31), 2**31 - 1), st.sampled_from("+-*/%&|^"))
+def test_a_sum_of_literals_is_what_a_compiler_makes_of_it(a: int, b: int, sign: str) -> None:
+    """64 bits hold every result, and a quotient of C is cut towards zero."""
+    found = read(f"({a}ll) {sign} ({b}ll)", "c", "0").reads
+    if sign in "/%":
+        quotient = int(abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1) if b else 0
+        wanted = None if b == 0 else quotient if sign == "/" else a - quotient * b
+    else:
+        wanted = {"+": a + b, "-": a - b, "*": a * b, "&": a & b, "|": a | b, "^": a ^ b}[sign]
+    assert found == (None if wanted is None else str(wanted))
