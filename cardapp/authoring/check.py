@@ -84,7 +84,7 @@ def pointers(catalog: Catalog) -> dict[str, str]:
 
 def static_faults(loaded: LoadedCard) -> list[Fault]:
     """All faults that can be found without running the program, in document order."""
-    parts = _parts(loaded)
+    parts = parts_of(loaded)
     found = [*_layout_faults(loaded), *_target_faults(loaded.card.target, loaded.target_directory, parts)]
     if os.path.isdir(loaded.target_directory) and (detail := root_fault(loaded)) is not None:
         found.append(Fault("", "/target/root", None, "sources_unusable", detail))
@@ -102,7 +102,7 @@ def static_warnings(loaded: LoadedCard) -> list[Fault]:
     """The excerpts that have no anchor, so that a change of their lines cannot be noticed."""
     found = [
         Fault(part.key, f"{part.pointer}/code", None, "no_anchor", f"the excerpt has no anchor: {RECORD_HINT}")
-        for part in _parts(loaded)
+        for part in parts_of(loaded)
         if isinstance(part.item, Step) and part.item.code is not None and not anchors.is_anchored(part.item.code)
     ]
     return located(loaded.path, found)
@@ -207,7 +207,8 @@ def _is_found(item: Step | Snapshot, lines: list[str]) -> bool:
 # -- steps and snapshots -------------------------------------------------------------------------------------------
 
 
-def _parts(loaded: LoadedCard) -> list[Part]:
+def parts_of(loaded: LoadedCard) -> list[Part]:
+    """The steps and snapshots of the card, in document order."""
     catalog = Catalog(loaded.card)
     at = pointers(catalog)
     known: dict[str, Step | Snapshot] = {**catalog.steps, **catalog.snapshots}

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cardapp.authoring.check import Fault, line_of_text, pointers, stop_places
+from cardapp.authoring.check import Fault, line_of_text, parts_of, pointers, stop_places
 from cardapp.authoring.function_lines import function_lines
 from cardapp.authoring.proving import Reading, TemporarySession, codeless_line, temporary_session
+from cardapp.authoring.renames import Renames, find_renames
 from cardapp.authoring.source_text import SourceText, read_source, write_source
 from cardapp.authoring.stability import STOP, FirstReading, Unstable, unstable_values
 from cardapp.card import anchors, proof
@@ -159,6 +160,7 @@ def _readings(
 def place_changes(loaded: LoadedCard, keys: set[str]) -> tuple[list[Change], list[Fault]]:
     """The changes of the excerpts and stops of the positions ``keys``, and those that cannot be found."""
     catalog, files = Catalog(loaded.card), loaded.sources()
+    renames = find_renames(parts_of(loaded), files)
     changes: list[Change] = []
     problems: list[Fault] = []
     for key, pointer in pointers(catalog).items():
@@ -166,16 +168,18 @@ def place_changes(loaded: LoadedCard, keys: set[str]) -> tuple[list[Change], lis
             continue
         try:
             if key in catalog.steps:
-                changes += _code_changes(key, f"{pointer}/code", catalog.steps[key], files)
+                changes += _code_changes(key, f"{pointer}/code", catalog.steps[key], files, renames)
             elif key in catalog.snapshots:
-                changes += _stop_changes(key, f"{pointer}/stop", catalog.snapshots[key], files)
+                changes += _stop_changes(key, f"{pointer}/stop", catalog.snapshots[key], files, renames)
         except InvalidValue as error:
             code = "source_drift" if error.code == InvalidValue.code else error.code
             problems.append(Fault(key, pointer, None, code, error.detail))
     return changes, problems
 
 
-def _code_changes(key: str, pointer: str, step: Step, files: Mapping[str, list[str]]) -> Iterator[Change]:
+def _code_changes(
+    key: str, pointer: str, step: Step, files: Mapping[str, list[str]], renames: Renames
+) -> Iterator[Change]:
     code = step.code
     if step.unresolved is not None:
         lines = _lines(step.unresolved.file, files)
@@ -186,7 +190,7 @@ def _code_changes(key: str, pointer: str, step: Step, files: Mapping[str, list[s
         lines = _lines(code.file, files)
         old = (code.first, code.last, code.text, code.digest)
         if not anchors.holds(code, lines):
-            code = _found_again(code, lines)
+            code = _found_again(code, lines, renames)
     else:
         return
     anchored = anchors.anchored(code, lines)
@@ -197,12 +201,14 @@ def _code_changes(key: str, pointer: str, step: Step, files: Mapping[str, list[s
             yield Change(key, f"{pointer}/{name}", f"code {name}", before, now, replaces, is_place=True)
 
 
-def _found_again(code: CodeRange, lines: Sequence[str]) -> CodeRange:
+def _found_again(code: CodeRange, lines: Sequence[str], renames: Renames) -> CodeRange:
     """The present place of the excerpt's lines; else the lines of its function; else the lines with the same
     numbers."""
     moved = anchors.moved(code, lines)
     if moved is not None:
         return moved
+    if anchors.moved(code, renames.before(lines)) is not None:
+        renames.refuse(code.function or code.text or "")
     if code.function is not None:
         first, last = function_lines(code.function, code.file, lines)
         return CodeRange(code.file, first, last)
@@ -211,8 +217,12 @@ def _found_again(code: CodeRange, lines: Sequence[str]) -> CodeRange:
     return code
 
 
-def _stop_changes(key: str, pointer: str, snapshot: Snapshot, files: Mapping[str, list[str]]) -> Iterator[Change]:
+def _stop_changes(
+    key: str, pointer: str, snapshot: Snapshot, files: Mapping[str, list[str]], renames: Renames
+) -> Iterator[Change]:
     stop = snapshot.stop
+    if stop.function is not None and renames.of_function(stop.function) is not None:
+        renames.refuse(stop.function)
     if stop.file is None or stop.text is None:
         return
     lines = _lines(stop.file, files)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from cardapp.authoring.function_lines import AMBIGUOUS, function_lines
 from cardapp.card import anchors
@@ -40,6 +41,10 @@ class Renames:
         parts = _LAST_NAME.fullmatch(function)
         new = self.names.get(parts[2]) if parts is not None else None
         return None if parts is None or new is None else f"{parts[1]}{new}{parts[3]}"
+
+    def refuse(self, old: str) -> NoReturn:
+        """Raise the error for a place that cannot be recorded before the new name of ``old`` is accepted."""
+        raise InvalidValue(f"{self.in_words(old)}: check --fix --accept-rename takes the new name", code=RENAMED)
 
     def in_words(self, text: str) -> str:
         """A sentence about the renamed functions whose old names are in ``text``; about all if there are none."""

@@ -186,6 +186,8 @@ def test_a_renamed_function_is_found_by_its_body_and_taken_on_request(card: Coun
     assert (faults["entered"]["expected"], faults["entered"]["seen"]) == ("add", "plus")
     assert main(["check", str(card.folder)]) == 1
     assert "check --fix --accept-rename takes plus" in capsys.readouterr().out
+    assert main(["record", str(card.folder)]) == 1
+    assert "function_renamed: add is now called plus: check --fix --accept-rename takes" in capsys.readouterr().out
     code, found = checked(card, capsys, "--fix", "--accept-rename")
     assert code == 0, found["faults"]
     step = json.loads(card.source.read_text())["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]

@@ -18,7 +18,7 @@ _TUNABLES = "GLIBC_TUNABLES"
 # The thread cache hands out memory that malloc does not fill.
 _FILLED_HEAP = "glibc.malloc.perturb=165:glibc.malloc.tcache_count=0"
 _STACK_BYTES = (64 * 1024, 4 * 1024)
-"""How much of the stack is filled. The kernel maps twice as much below the first stack pointer; later it may be less."""
+"""How much of the stack is filled. The kernel maps twice as much below the first stack pointer, later perhaps less."""
 _MOST_STACK = 8 * 1024 * 1024
 """A stack pointer that is farther below that of ``main`` belongs to another stack, which may be a small one."""
 _MOST_FILLINGS = 2000
