@@ -49,10 +49,9 @@ class Reading(NamedTuple):
 
 # -- kinds -----------------------------------------------------------------------------------------------------------
 
-_ADDRESS = re.compile(r"(?:\(.*\)\s*)?(0x[0-9a-f]+)(?:\s+<[^>]*>)?", re.DOTALL)
 _TEXT = re.compile(r"(?:\(.*\)\s*)?(?:0x[0-9a-f]+\s+)?(?:[LuU]?8?\"|L?'(?:\\.[^']*|[^'\\])' <repeats )")
+_POINTER = re.compile(r"\*(?: .*)?|(?:\(.*\*+\)\s*)0x[0-9a-f]+.*|0x(?:0|[0-9a-f]{5,})(?:\s+<.*)?", re.DOTALL)
 _KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
-    ("pointer", re.compile(r"\*(?: .*)?|(?:\(.*\*+\)\s*)0x[0-9a-f]+.*|0x(?:0|[0-9a-f]{5,})(?:\s+<.*)?", re.DOTALL)),
     ("truth", re.compile("true|false")),
     ("character", re.compile(r"(?:-?\d+ )?[LuU]?'.*'", re.DOTALL)),
     ("integer", re.compile(r"[-+]?(?:0x[0-9a-fA-F]+|\d+)(?: <.*>)?")),
@@ -71,9 +70,8 @@ def kind_of(value: str | None, language: Language, letter: str | None = None) ->
         return "integer"
     if _TEXT.match(value):
         return "text"
-    for kind, form in _KINDS[:1]:
-        if form.fullmatch(value):
-            return kind
+    if _POINTER.fullmatch(value):
+        return "pointer"
     if aggregate.parse(value, language) is not None:
         return "aggregate"
     return next((kind for kind, form in _KINDS if form.fullmatch(value)), None)
@@ -110,15 +108,16 @@ def _read(text: str, language: Language, like: str | None, letter: str | None, c
         return _pointer(text, language, like or "", constants)
     if kind == "name" and text in constants:
         return constants[text].value
-    is_name = kind == "name" or (kind == "aggregate" and language == "rust")
-    if is_name and re.fullmatch(r"[A-Za-z_][\w:]*|\(.*\|.*\)", text):
+    is_variant = kind in ("name", "aggregate") and language == "rust"
+    if (kind == "name" or is_variant) and re.fullmatch(r"[A-Za-z_][\w:]*|\(.*\|.*\)", text):
         return text
-    if kind == "aggregate" or (kind in (None, "name") and aggregate.parse(text, language) is not None):
+    if kind in (None, "name") and text.startswith('"'):
+        return _text(text)
+    # In Rust a name may be one of several variants, of which others have parts.
+    if kind == "aggregate" or is_variant or (kind in (None, "name") and aggregate.parse(text, language) is not None):
         return _aggregate(text, language, like, constants)
     if kind is None and text in _NULLS:
         return NULL
-    if kind is None and text.startswith('"'):
-        return _text(text)
     text = _known(text, constants)
     found = re.fullmatch(r"-?\d+ ('.*')", text)  # a character as gdb prints it: 97 'a'
     if kind == "float" and (special := re.fullmatch(r"(-?)(nan|inf)(?:inity)?", text, re.IGNORECASE)):
@@ -213,7 +212,7 @@ def _function(text: str) -> str:
     return f"* <{match[1]}>" if match[1] else "*"
 
 
-_LITERALS = re.compile(r'(?:(?:[LuUb]|u8|r)?"(?:\\.|[^"\\])*"\s*)+')
+_LITERALS = re.compile(r'(?:(?:[LuUb]|u8)?"(?:\\.|[^"\\])*"\s*)+')
 _LITERAL = re.compile(r'"((?:\\.|[^"\\])*)"')
 
 

@@ -135,7 +135,7 @@ class _Comparison:
     def _are_same(self, said: Aggregate, seen: Aggregate) -> bool:
         """Whether all parts are equal, by name if the learner names them. ``…`` ends what the debugger shows."""
         shown = list(seen.items)
-        is_cut = bool(shown) and shown[-1].value in ("…", "...")
+        is_cut = len(shown) > 1 and shown[-1].value == "…"
         if is_cut:
             shown.pop()
         mine = [_pair(item) if _is_key(shown) else item for item in said.items]
@@ -170,7 +170,8 @@ class _Comparison:
         if reads is None:
             return False
         if kind == "text":
-            return content_of(reads) == content_of(seen)
+            mine, its = content_of(reads), content_of(seen)
+            return mine is not None and its is not None and (mine.startswith(its) if seen[-1] == "…" else mine == its)
         if kind == "pointer":
             return self._is_same_pointer(reads, seen)
         if kind == "character" and self._language == "rust":
@@ -210,7 +211,8 @@ class _Comparison:
             return False
         if abs(number - there) <= (self._wanted.tolerance or 0):
             return True
-        is_bits = letter in ("x", "o", "t", "z") or re.match(r"-?0[xXbBoO]|[LuU]?'", typed.strip()) is not None
+        is_typed_as_bits = re.match(r"0[xXbB]|[LuU]?'", typed.strip()) is not None and self._language != "rust"
+        is_bits = letter in ("x", "o", "t", "z") or is_typed_as_bits
         return is_bits and _has_same_bits(number, there)
 
 
@@ -275,4 +277,5 @@ def content_of(text: str) -> bytes | None:
 
 
 def _plain(text: str) -> str:
-    return " ".join(text.split())
+    """The text with each run of blanks as one, which makes no difference outside of quotes."""
+    return text.strip() if '"' in text else " ".join(text.split())
