@@ -53,6 +53,19 @@ _HOLDER = re.compile(r"std::(?:\w+::)*(?:optional|variant|any)\b")
 _TUPLE = re.compile(r"std::(?:__\w+::)*tuple<")
 _UNORDERED = re.compile(r"std::(?:\w+::)*unordered_")
 _ARRAY = re.compile(r"std::(?:__\w+::)*array<")
+_POINTERS = {"__gnu_cxx::__normal_iterator": "_M_current", "std::_Deque_iterator": "_M_cur"}
+"""The iterators of libstdc++ that have a pointer to the element, with the name of this pointer."""
+_NODES = {
+    "std::_List_iterator": "_M_node",
+    "std::_List_const_iterator": "_M_node",
+    "std::_Fwd_list_iterator": "_M_node",
+    "std::_Fwd_list_const_iterator": "_M_node",
+    "std::_Rb_tree_iterator": "_M_node",
+    "std::_Rb_tree_const_iterator": "_M_node",
+    "std::__detail::_Node_iterator": "_M_cur",
+    "std::__detail::_Node_const_iterator": "_M_cur",
+}
+"""The iterators that have a pointer to the node in which the element is, behind the links to other nodes."""
 _CAPACITY = re.compile(r", capacity \d+")
 _SIZE = re.compile(r"(?:of length|with) (\d+)")
 _VIRTUAL_TABLE = re.compile(r"(?:\b0x[0-9a-f]+ |(?<== ))(?=<vtable for )")
@@ -173,6 +186,9 @@ class _Rendering:
             elements = value["_M_elems"]
             low, high = elements.type.strip_typedefs().range()
             return Content("sequence", high + 1 - low, [(None, elements[n]) for n in range(low, high + 1)])
+        if _is_iterator(value):
+            pointed = _pointed(value)
+            return _holder(None if pointed is None else plain(pointed))
         printer = self._printer(value)
         if printer is None:
             return None
@@ -212,6 +228,9 @@ class _Rendering:
         if code != gdb.TYPE_CODE_STRUCT:
             return None
         try:
+            if _is_iterator(value):
+                pointed = _pointed(value)
+                return _Text("non-dereferenceable iterator" if pointed is None else pointed)
             printer = self._printer(value)
             return None if printer is None else self._container(value, printer)
         except Exception as error:  # other people's code, which reads what the program may not have initialised
@@ -350,6 +369,28 @@ def _held_by(printer: Any) -> gdb.Value | None:
     name = "contained_value" if hasattr(printer, "contained_value") else "_contained_value"
     held: gdb.Value | None = getattr(printer, name)
     return held
+
+
+def _is_iterator(value: gdb.Value) -> bool:
+    return _name(value).partition("<")[0] in _POINTERS | _NODES
+
+
+def _pointed(iterator: gdb.Value) -> gdb.Value | None:
+    """The element to which an iterator points; None if it points nowhere.
+
+    As in the printers of libstdc++, an iterator behind the last element is not recognised.
+    """
+    kind = _name(iterator).partition("<")[0]
+    place = iterator[(_POINTERS | _NODES)[kind]]
+    if int(place) == 0:
+        return None
+    if kind in _POINTERS:
+        return place.dereference()
+    node = place.type.strip_typedefs().target().strip_typedefs()
+    base = node.fields()[0].type if node.fields()[0].is_base_class else node
+    element = iterator.type.strip_typedefs().template_argument(0)
+    behind = -(-(int(place) + base.sizeof) // element.alignof) * element.alignof
+    return gdb.Value(behind).cast(element.pointer()).dereference()
 
 
 def _holder(held: gdb.Value | None) -> Content:
