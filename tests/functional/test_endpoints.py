@@ -36,6 +36,7 @@ BODIES: dict[str, Any] = {
     "POST /api/editor/redraw": {"cols": 120, "rows": 40},
     "PUT /api/progress/{itemId}": {"status": "approved", "note": "seen", "actor": "ada"},
     "POST /api/events": NOTE,
+    "POST /api/predictions/read": {"key": KEY, "values": {"n": "8u"}},
     "POST /api/events/{seq}/withdraw": {"actor": "ada", "reason": "wrong step"},
     "POST /api/strategies": STRATEGY,
     "POST /api/annotations": ANNOTATION,
