@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cardapp.authoring import check, proof_records, proving
-from cardapp.authoring.check import Fault
+from cardapp.authoring.fault import Fault
 from cardapp.authoring.program_functions import function_faults
 from cardapp.authoring.proof_records import CardState
 from cardapp.authoring.proving import Proof

@@ -6,80 +6,22 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import re
-import signal
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from cardapp.authoring.renames import RENAMED, Renames, find_renames
+from cardapp.authoring.code_faults import part_faults, parts_of, stop_places
+from cardapp.authoring.fault import RECORD_HINT, Fault
 from cardapp.authoring.source_text import SourceText, read_source
 from cardapp.card import anchors
-from cardapp.card.catalog import Catalog
 from cardapp.card.draft import Part, key_at, read_draft
-from cardapp.card.model import NOT_RECORDED, CodeRange, Snapshot, Step, Stop, Target
-from cardapp.card.source import LoadedCard, decode_source, pointer_token, source_lines
-from cardapp.errors import InvalidCard, InvalidLayout, InvalidValue
+from cardapp.card.model import Snapshot, Step, Target
+from cardapp.card.source import LoadedCard, decode_source, source_lines
+from cardapp.errors import InvalidCard, InvalidLayout
 from cardapp.layout.compose import compose
 from cardapp.publish import layouts
 from cardapp.source_tree import root_fault
-
-AMBIGUOUS_TEXT = "ambiguous_text"
-"""The code of the fault of a stop without a line, whose text several lines have."""
-RECORD_HINT = "run bin/cardapp record"
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A fault of a card.
-
-    ``key`` is the position that has the fault ("": the card itself), ``pointer`` the place in the source file as a JSON
-    pointer, ``line`` that place's line. ``fix`` has the members that a repair sets in the object at ``pointer``.
-    ``causes`` are sentences that may explain the fault, or say what to do.
-    """
-
-    key: str
-    pointer: str
-    line: int | None
-    code: str
-    detail: str
-    expression: str | None = None
-    expected: str | None = None
-    seen: str | None = None
-    fix: Mapping[str, Any] | None = None
-    causes: tuple[str, ...] = ()
-
-    @property
-    def sentence(self) -> str:
-        return "; ".join([self.detail, *self.causes])
-
-    def as_json(self) -> dict[str, Any]:
-        members = {
-            "key": self.key,
-            "pointer": self.pointer,
-            "line": self.line,
-            "code": self.code,
-            "expression": self.expression,
-            "expected": self.expected,
-            "seen": self.seen,
-            "detail": self.sentence,
-            "fix": dict(self.fix) if self.fix is not None else None,
-        }
-        return {name: value for name, value in members.items() if value is not None or name == "line"}
-
-
-def pointers(catalog: Catalog) -> dict[str, str]:
-    """The JSON pointer of each position in the source file, by key."""
-    found = {"": ""}
-    children: Counter[str] = Counter()
-    for item in catalog.items:
-        if item.parent is not None:
-            found[item.key] = f"{found[item.parent]}/{item.level}s/{children[item.parent]}"
-            children[item.parent] += 1
-    return found
 
 
 def static_faults(loaded: LoadedCard) -> list[Fault]:
@@ -94,7 +36,7 @@ def static_faults(loaded: LoadedCard) -> list[Fault]:
                 f"the link {name} leads out of {loaded.root}: put the file in its place, or choose a larger target.root"
             )
             found.append(Fault("", f"/target/sources/{number}", None, "source_missing", detail))
-    found += _part_faults(parts, loaded.sources())
+    found += part_faults(parts, loaded.sources())
     return located(loaded.path, found)
 
 
@@ -131,7 +73,7 @@ def source_faults(path: Path, error: InvalidCard) -> list[Fault]:
         directory = Path(os.path.normpath(path.parent / draft.target.directory))
         found += _target_faults(draft.target, directory, draft.parts)
         files = source_lines(directory, draft.target.sources)
-    return located(path, [*found, *_part_faults(draft.parts, files)])
+    return located(path, [*found, *part_faults(draft.parts, files)])
 
 
 def located(path: Path, faults: Iterable[Fault]) -> list[Fault]:
@@ -202,219 +144,3 @@ def _is_found(item: Step | Snapshot, lines: list[str]) -> bool:
     if line is None:
         return len(stop_places(item.stop, lines)) == 1
     return text is not None and line <= len(lines) and text in lines[line - 1]
-
-
-# -- steps and snapshots -------------------------------------------------------------------------------------------
-
-
-def parts_of(loaded: LoadedCard) -> list[Part]:
-    """The steps and snapshots of the card, in document order."""
-    catalog = Catalog(loaded.card)
-    at = pointers(catalog)
-    known: dict[str, Step | Snapshot] = {**catalog.steps, **catalog.snapshots}
-    return [Part(item.key, at[item.key], known[item.key]) for item in catalog.items if item.key in known]
-
-
-def _part_faults(parts: Iterable[Part], files: Mapping[str, list[str]]) -> Iterator[Fault]:
-    parts = list(parts)
-    shifts, renames = _shifts(parts, files), find_renames(parts, files)
-    for part in parts:
-        if isinstance(part.item, Step):
-            yield from _excerpt_faults(part.key, f"{part.pointer}/code", part.item, files, renames)
-        else:
-            yield from _stop_faults(part.key, f"{part.pointer}/stop", part.item.stop, files, shifts, renames)
-            yield from _value_faults(part.key, f"{part.pointer}/expect", part.item)
-
-
-@dataclass(frozen=True)
-class _Shift:
-    """A line of a file that has certainly moved down by ``by`` lines."""
-
-    file: str
-    line: int
-    by: int
-
-
-def _shifts(parts: Iterable[Part], files: Mapping[str, list[str]]) -> list[_Shift]:
-    """The lines that are known to have moved: those of moved excerpts, and those of stops whose text is now on exactly
-    one other line."""
-    found = []
-    for part in parts:
-        if isinstance(part.item, Step):
-            code = part.item.code
-            moved = anchors.moved(code, files.get(code.file, [])) if code is not None else None
-            if code is not None and moved is not None:
-                found.append(_Shift(code.file, code.first, moved.first - code.first))
-        else:
-            stop = part.item.stop
-            places = stop_places(stop, files.get(stop.file or "", []))
-            if len(places) == 1 and stop.file is not None and stop.line is not None:
-                found.append(_Shift(stop.file, stop.line, places[0] - stop.line))
-    return found
-
-
-def _excerpt_faults(
-    key: str, pointer: str, step: Step, files: Mapping[str, list[str]], renames: Renames
-) -> Iterator[Fault]:
-    if step.unresolved is not None:
-        detail = f"the lines of {step.unresolved.function} in {step.unresolved.file} were not looked up: {RECORD_HINT}"
-        yield Fault(key, pointer, None, "not_recorded", detail)
-    code = step.code
-    if code is None or code.file not in files or anchors.holds(code, files[code.file]):
-        return
-    lines = files[code.file]
-    moved, renamed = anchors.moved(code, lines), anchors.moved(code, renames.before(lines))
-    if moved is None and renamed is not None:
-        yield _renamed_excerpt(key, pointer, code, anchors.anchored(renamed, lines), renames)
-    elif moved is not None:
-        detail = (
-            f"the excerpt moved from {code.file}:{code.first}-{code.last} to lines {moved.first} to {moved.last}"
-        )  # fmt: skip
-        fix = {"from": moved.first, "to": moved.last}
-        yield Fault(key, pointer, None, "code_changed", detail, expected=code.text, seen=_now(code, lines), fix=fix)
-    elif code.last > len(lines) and code.text is None:
-        yield Fault(key, pointer, None, "source_drift", _too_short(code, lines))
-    else:
-        detail = (
-            f"the lines {code.first} to {code.last} of {code.file} changed: look at them and at the step's text, "
-            "then accept them with bin/cardapp record, or choose other lines (from, to)"
-        )
-        starts = sorted((n for n, line in enumerate(lines, 1) if line == code.text), key=lambda n: abs(n - code.first))
-        if starts and starts[0] != code.first:
-            detail += f"; their first line is now line {starts[0]}"
-        if code.last > len(lines):
-            detail = _too_short(code, lines)
-        yield Fault(key, pointer, None, "code_changed", detail, expected=code.text, seen=_now(code, lines))
-
-
-def _renamed_excerpt(key: str, pointer: str, code: CodeRange, now: CodeRange, renames: Renames) -> Fault:
-    where = f"the lines {now.first} to {now.last} of {code.file} are otherwise the same"
-    detail = f"{renames.in_words(code.function or code.text or '')}; {where}"
-    fix: dict[str, Any] = {"from": now.first, "to": now.last, "text": now.text, "digest": now.digest}
-    function = renames.of_function(code.function) if code.function is not None else None
-    if function is None:
-        return Fault(key, pointer, None, RENAMED, detail, expected=code.text, seen=now.text, fix=fix)
-    fix["function"] = function
-    return Fault(key, pointer, None, RENAMED, detail, expected=code.function, seen=function, fix=fix)
-
-
-def _too_short(code: CodeRange, lines: list[str]) -> str:
-    return (
-        f"the excerpt ends at line {code.last}, but {code.file} has only {len(lines)} lines: "
-        f"choose other lines (from, to), then {RECORD_HINT}"
-    )
-
-
-def _now(code: CodeRange, lines: list[str]) -> str:
-    """The first lines of the excerpt."""
-    first = lines[code.first - 1] if code.first <= len(lines) else "the file is shorter"
-    return (first or "an empty line") if first != code.text else "the lines differ"
-
-
-def _stop_faults(
-    key: str, pointer: str, stop: Stop, files: Mapping[str, list[str]], shifts: list[_Shift], renames: Renames
-) -> Iterator[Fault]:
-    if stop.signal is not None and not _is_signal(stop.signal):
-        near = difflib.get_close_matches(stop.signal, signal.Signals.__members__, n=1)
-        detail = f"there is no signal {stop.signal}" + (f"; did you mean {near[0]}?" if near else "")
-        yield Fault(key, f"{pointer}/signal", None, "unknown_signal", detail)
-    if stop.function is not None and (function := renames.of_function(stop.function)) is not None:
-        fix: dict[str, Any] = {"function": function}
-        detail = renames.in_words(stop.function)
-        yield Fault(key, pointer, None, RENAMED, detail, expected=stop.function, seen=function, fix=fix)
-    if stop.file is None or stop.text is None or stop.file not in files:
-        return
-    lines = files[stop.file]
-    if stop.line is None:
-        yield _unplaced(key, pointer, stop, lines)
-        return
-    if stop.text == NOT_RECORDED:
-        detail = f"the text of {stop.file}:{stop.line} was not recorded: {RECORD_HINT}"
-        yield Fault(key, f"{pointer}/text", None, "not_recorded", detail)
-        return
-    if stop.line <= len(lines) and stop.text in lines[stop.line - 1]:
-        return
-    renamed = replace(stop, text=renames.now(stop.text))
-    if renamed != stop and (places := _likely_places(renamed, lines, shifts)):
-        fix = {"line": places[0], "text": renamed.text}
-        detail = renames.in_words(stop.text)
-        yield Fault(key, pointer, None, RENAMED, detail, expected=stop.text, seen=renamed.text, fix=fix)
-        return
-    places = _likely_places(stop, lines, shifts)
-    where = f"it is now in {_listed(places)}" if places else _gone(stop.text, stop.line, lines)
-    detail = f"{stop.file}:{stop.line} does not contain {stop.text!r}; {where}"
-    seen = lines[stop.line - 1].strip() if stop.line <= len(lines) else f"the file has only {len(lines)} lines"
-    line = {"line": places[0]} if places else None
-    yield Fault(key, pointer, None, "source_drift", detail, expected=stop.text, seen=seen or "an empty line", fix=line)
-
-
-def _unplaced(key: str, pointer: str, stop: Stop, lines: list[str]) -> Fault:
-    """The fault of a stop whose line was not looked up yet."""
-    try:
-        line = line_of_text(stop, lines)
-    except InvalidValue as error:
-        return Fault(key, pointer, None, error.code, error.detail, expected=stop.text)
-    detail = f"the line of {stop.text!r} in {stop.file} was not looked up: it is line {line}; {RECORD_HINT}"
-    return Fault(key, pointer, None, "not_recorded", detail, fix={"line": line})
-
-
-def line_of_text(stop: Stop, lines: list[str]) -> int:
-    """The only line that contains the text of a stop.
-
-    :raises InvalidValue: no line contains it (``source_drift``), or several do (:data:`AMBIGUOUS_TEXT`).
-    """
-    places = stop_places(stop, lines)
-    if len(places) == 1:
-        return places[0]
-    if places:
-        detail = (
-            f"{stop.text!r} is in {_listed(places)} of {stop.file}: name the line, or a text that only one line has"
-        )
-        raise InvalidValue(detail, code=AMBIGUOUS_TEXT)
-    where = _gone(stop.text or "", len(lines) + 1, lines)
-    raise InvalidValue(f"{stop.file} does not contain {stop.text!r}; {where}", code="source_drift")
-
-
-def _is_signal(name: str) -> bool:
-    """Whether gdb knows the signal; it also numbers the real-time signals, as in SIG34."""
-    return name in signal.Signals.__members__ or re.fullmatch(r"SIG\d+", name) is not None
-
-
-def _gone(text: str, line: int, lines: list[str]) -> str:
-    """What to do about a stop at ``line`` whose text no line contains."""
-    similar = difflib.get_close_matches(text, lines, cutoff=0.5)
-    if line <= len(lines) and lines[line - 1] in similar:  # the line itself was edited
-        return "no line of the file contains it: accept the present text with bin/cardapp record, or choose another"
-    where = f" (line {lines.index(similar[0]) + 1} is similar: {similar[0].strip()})" if similar else ""
-    return f"no line of the file contains it{where}: correct line and text of the stop"
-
-
-def _listed(places: list[int]) -> str:
-    more = ", …" if len(places) > 5 else ""
-    return f"line{'s' if len(places) > 1 else ''} {', '.join(map(str, places[:5]))}{more}"
-
-
-def stop_places(stop: Stop, lines: list[str]) -> list[int]:
-    """The lines that contain the text of a stop, the nearest first; none for a stop at a function or a signal."""
-    text, line = stop.text, stop.line or 0
-    if text is None:
-        return []
-    found = [number for number, each in enumerate(lines, 1) if text in each]
-    return sorted(found, key=lambda number: abs(number - line))
-
-
-def _likely_places(stop: Stop, lines: list[str], shifts: list[_Shift]) -> list[int]:
-    """The lines that contain the text of a stop. If the code around the stop has moved as a whole, its new line comes
-    first; then the nearest lines follow."""
-    places, line = stop_places(stop, lines), stop.line or 0
-    near = sorted((each for each in shifts if each.file == stop.file), key=lambda each: abs(each.line - line))
-    moved = line + near[0].by if near else None
-    return sorted(places, key=lambda number: number != moved)
-
-
-def _value_faults(key: str, pointer: str, snapshot: Snapshot) -> Iterator[Fault]:
-    for expected in snapshot.expect:
-        if expected.value == NOT_RECORDED:
-            place = f"{pointer}/{pointer_token(expected.expression)}"
-            detail = f"the value of {expected.expression} was not recorded: {RECORD_HINT}"
-            yield Fault(key, place, None, "not_recorded", detail, expression=expected.expression)

@@ -11,7 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from cardapp.authoring.card_report import CardReport
-from cardapp.authoring.check import Fault
+from cardapp.authoring.fault import Fault
 from cardapp.authoring.proving import HIDDEN_TEXT
 from cardapp.authoring.renames import RENAMED
 from cardapp.card.catalog import Catalog

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from cardapp import settings
-from cardapp.authoring.check import Fault, pointers
+from cardapp.authoring.fault import Fault, pointers
 from cardapp.authoring.proving import kept_folder, similar_function
 from cardapp.card.catalog import Catalog
 from cardapp.card.source import LoadedCard, read_regular

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cardapp import settings
-from cardapp.authoring.check import Fault, pointers
+from cardapp.authoring.fault import Fault, pointers
 from cardapp.card import proof
 from cardapp.card.catalog import Catalog
 from cardapp.card.compared import NOTHING, Compared, count, value_checks

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cardapp.authoring.check import Fault, line_of_text, parts_of, pointers, stop_places
+from cardapp.authoring.code_faults import line_of_text, parts_of, stop_places
+from cardapp.authoring.fault import Fault, pointers
 from cardapp.authoring.function_lines import function_lines
 from cardapp.authoring.proving import Reading, TemporarySession, codeless_line, temporary_session
 from cardapp.authoring.renames import Renames, find_renames

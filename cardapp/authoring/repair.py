@@ -13,7 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from cardapp.authoring.check import Fault, pointers, stop_places
+from cardapp.authoring.code_faults import stop_places
+from cardapp.authoring.fault import Fault, pointers
 from cardapp.authoring.proving import Proof, TemporarySession
 from cardapp.authoring.renames import RENAMED
 from cardapp.authoring.source_text import SourceText, read_source, write_source

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from cardapp.authoring.check import Fault, static_faults
+from cardapp.authoring.check import static_faults
+from cardapp.authoring.fault import Fault
 from cardapp.card.anchors import digest
 from cardapp.card.source import load_card
 from tests.cardapp.card.conftest import first_step, small_source

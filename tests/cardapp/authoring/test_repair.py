@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from cardapp.authoring.check import Fault
+from cardapp.authoring.fault import Fault
 from cardapp.authoring.proving import Proof, TemporarySession
 from cardapp.authoring.repair import search_again
 from cardapp.card.catalog import Catalog
