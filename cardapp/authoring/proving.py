@@ -150,7 +150,7 @@ def hidden_values(key: str, pointer: str, snapshot: Snapshot, found: Sequence[Ch
         if check.partly:
             place = f"{pointer}/expect/{pointer_token(check.name)}"
             seen = proof.recordable(check.actual or "")
-            detail = f"a * of {check.name} hides a part of {seen}"
+            detail = f'a * of {check.name} hides a part of {seen}: write "?" for the value, and record it'
             if "*" not in check.expected:
                 detail = f"{check.name} is too long to be compared as a whole"
             yield Fault(key, place, None, HIDDEN_TEXT, detail, check.name, check.expected, seen)
