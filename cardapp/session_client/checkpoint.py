@@ -29,7 +29,7 @@ from cardapp.errors import (
     SnapshotDrift,
     TooSlow,
 )
-from cardapp.session_client import session_tools
+from cardapp.session_client import constants, session_tools
 from cardapp.session_client.guard import Guard, expect_binding, expect_identity, expect_same_card
 from cardapp.session_client.link import SessionLink
 from cardapp.session_client.operation import (
@@ -330,13 +330,13 @@ class Checkpoints:
     ) -> Operation:
         """Publish and record in one transaction, unless the operation was cancelled. Returns the finished operation."""
         socket, stop_id = guard.before.choice.socket, reading["stop_id"]
-        constants = self._constants(operation, guard, served, reading)
+        known = self._constants(operation, guard, served, reading)
         with self._lock:
             if operation.cancellation is not None:
                 raise operation.cancellation
             finished = operation.finished("ready", self._storage.now())
             self._storage.ready(
-                served, finished, socket=socket, stop_id=stop_id, actor=actor, synced=synced, constants=constants
+                served, finished, socket=socket, stop_id=stop_id, actor=actor, synced=synced, constants=known
             )
             self.left_by = None
         return finished
@@ -345,10 +345,10 @@ class Checkpoints:
         """The values of the constants of the program that the learner predicted."""
 
         def call(tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-            return session_tools.call_tool(guard.client, tool, arguments, seconds=session_tools.CONSTANTS_SECONDS)
+            return session_tools.call_tool(guard.client, tool, arguments, seconds=constants.SECONDS)
 
         names = self._storage.names_to_read(served, operation.snapshot_ref, reading["values"])
-        return session_tools.constants(call, names)
+        return constants.read(call, names)
 
     # -- failures --------------------------------------------------------------------------------------------------
 

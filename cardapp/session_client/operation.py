@@ -291,24 +291,29 @@ class CheckpointStorage:
                 observed=operation.observed or {},
                 at=operation.finished_at or self.now(),
             )
-            values = (operation.observed or {}).get("values", {})
-            learner.judge(
-                tx,
-                key,
-                served.catalog.snapshots[key],
-                values,
-                language=language_of(served.card.target.sources),
-                constants=constants,
-                actor=actor,
-                card=served.identity,
-                at=self.now(),
-            )
+            self._judge(tx, served, operation, constants, actor)
             if synced:
                 saved = card_state.load_position(tx, uuid)
                 if saved.position.sync_requested:
                     position = replace(saved.position, sync_requested=False)
                     card_state.save_position(tx, uuid, position, self.now())
                 self._append(tx, served, "navigation.synced", key, {"generation": operation.generation}, actor)
+
+    def _judge(
+        self, tx: Connection, served: ServedCard, operation: Operation, constants: Constants, actor: str
+    ) -> None:
+        key = operation.snapshot_ref
+        learner.judge(
+            tx,
+            key,
+            served.catalog.snapshots[key],
+            (operation.observed or {}).get("values", {}),
+            language=language_of(served.card.target.sources),
+            constants=constants,
+            actor=actor,
+            card=served.identity,
+            at=self.now(),
+        )
 
     def _save(self, tx: Connection, served: ServedCard, operation: Operation, actor: str) -> None:
         uuid, key = served.identity.uuid, operation.snapshot_ref

@@ -7,7 +7,7 @@ from typing import Any
 
 from cardapp.card.literal import Constants
 from cardapp.errors import ProgramNotStopped
-from cardapp.session_client import session_tools
+from cardapp.session_client import constants
 from cardapp.session_client.link import SessionLink
 from cardapp.session_client.session_tools import RUN_COMMANDS
 
@@ -45,7 +45,7 @@ class Program:
 
     def constants(self, texts: Sequence[str]) -> Constants:
         """What gdb makes of texts with names of the program's constants and types; nothing without a session."""
-        return session_tools.constants(self._link.call, texts)
+        return constants.read(self._link.call, texts)
 
     def read(self) -> dict[str, Any]:
         """``{state, reason, file, line, function, frames, locals}``, all of one moment.

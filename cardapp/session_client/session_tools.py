@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import shlex
 import threading
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NotRequired, TypedDict, cast
 
 from cardapp.card import compared, proof
-from cardapp.card.literal import Constant, Constants
 from cardapp.card.model import AllocatorRecipe, Identity, NodesRecipe, Snapshot
 from cardapp.errors import (
     MAX_PEER_TEXT,
@@ -41,8 +39,6 @@ REPLAY = "checkpoint_replay"
 MOVES = ("step", "next", "finish", "continue", "interrupt")
 RUN_COMMANDS = "run_commands"
 CONSTANTS = "read_constants"
-MAX_CONSTANTS = 100
-CONSTANTS_SECONDS = 2.0
 
 SLOW_FALLBACKS = ("late_pc_sign", "no_checkpoint", "failed_restart", "second_run")
 """The possible names in ``fallbacks`` of a replay's result. ``service.json`` describes each."""
@@ -270,20 +266,6 @@ def call_tool(
 def session_binding(client: McpClient, *, seconds: float) -> BindingResult:
     """Call ``session_binding``. Raises the errors of :func:`call_tool`."""
     return cast("BindingResult", call_tool(client, "session_binding", {}, seconds=seconds))
-
-
-def constants(call: Callable[[str, dict[str, Any]], dict[str, Any]], texts: Sequence[str]) -> Constants:
-    """What gdb makes of texts with names of the program's constants and types, asked with ``call(tool, arguments)``.
-
-    The rest is missing: also everything, if the session does not answer, or an earlier release started it.
-    """
-    if not texts:
-        return {}
-    try:
-        found = call(CONSTANTS, {"texts": [*texts][:MAX_CONSTANTS]})
-    except CardAppError:
-        return {}
-    return {text: Constant(each["value"], each["number"]) for text, each in found["values"].items()}
 
 
 def failure(structured: Any, text: str) -> CardAppError:
