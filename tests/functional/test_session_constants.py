@@ -60,7 +60,7 @@ WRONG = (
     "COUNT(items)", "*(int *) 0", "(int) *5", "(int)*(MAX_ITEMS)", "*MAX_ITEMS", "$rip", "$pc", "$_exitcode", "main",
     '"text"', "sizeof(items)", "GREEN->value", "MAX_ITEMS++", "-- GREEN", "no_such", "environ",
     "'main.c'::total", "{int} 5", "5@2", "(Node) 5", "1 ? total : 2", "sizeof(total)", "printf", "GREEN(1)", "(",
-    "MAX_ITEMS; shell true",
+    "MAX_ITEMS; shell true", "MAX_ITEMS\nset var total = 9", "1\nset var total = 9", "'\n'", "1 # total",
 )  # fmt: skip
 
 

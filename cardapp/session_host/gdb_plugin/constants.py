@@ -52,6 +52,9 @@ def constants(texts: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def _constant(text: str) -> dict[str, Any]:
+    # A line break would begin another command of gdb.
+    if not text.isprintable() or any(match.lastgroup == "other" for match in _TOKEN.finditer(text)):
+        raise ValueError(f"{text!r} has a sign that no constant has")
     expanded = text
     if re.search(r"[A-Za-z_]", text) is not None:
         with contextlib.suppress(gdb.error):  # the language has no macros
