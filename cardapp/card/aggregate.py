@@ -41,9 +41,10 @@ class Aggregate(NamedTuple):
         """Whether it is an optional or a variant, whose value can be written without braces."""
         return self.prefix.startswith(("std::optional", "std::variant"))
 
-    @property
-    def is_set(self) -> bool:
+    def is_set(self, language: Language) -> bool:
         """Whether the order of the elements says nothing."""
+        if language == "rust":
+            return self.opening == "{" and not self.prefix and all(item.name is None for item in self.items)
         return re.match(r"std::(?:unordered_)?(?:multi)?set\b", self.prefix) is not None
 
     @property
@@ -154,9 +155,9 @@ def _without_cast(prefix: str) -> str:
 
 def text_of(aggregate: Aggregate, language: Language, items: Sequence[tuple[str | None, str]]) -> str:
     """Write the aggregate with these items, as the debugger writes one of its language."""
-    parts = list(_collapsed(f"{_name_before(name, language)}{value}" for name, value in items))
-    inner = ", ".join(parts)
-    if language == "rust" and aggregate.opening == "{" and aggregate.prefix:
+    parts = [f"{_name_before(name, language)}{value}" for name, value in items]
+    inner = ", ".join(parts if language == "rust" else _collapsed(parts))
+    if language == "rust" and aggregate.opening == "{" and aggregate.prefix and inner:
         inner = f" {inner} "
     if language == "rust" and aggregate.opening == "(" and not aggregate.prefix and len(parts) == 1:
         inner += ","
@@ -170,8 +171,7 @@ def _name_before(name: str | None, language: Language) -> str:
     return f"{name}: " if language == "rust" else f"{name} = "
 
 
-def _collapsed(parts: Iterator[str]) -> Iterator[str]:
-    found = list(parts)
+def _collapsed(found: Sequence[str]) -> Iterator[str]:
     start = 0
     while start < len(found):
         end = start

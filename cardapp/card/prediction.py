@@ -141,7 +141,7 @@ class _Comparison:
         mine = [_pair(item) if _is_key(shown) else item for item in said.items]
         if len(mine) < len(shown) or (len(mine) > len(shown) and not is_cut):
             return False
-        if seen.is_set:
+        if seen.is_set(self._language):
             return self._are_same_set([item.value for item in mine], [item.value for item in shown])
         if all(item.name is None for item in mine):
             pairs = [(my.value, its.value) for my, its in zip(mine, shown, strict=False)]

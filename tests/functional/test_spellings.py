@@ -80,9 +80,10 @@ fn main() {
     let mut stock = HashMap::new();
     stock.insert("b", 2);
     stock.insert("a", 1);
+    let set = std::collections::HashSet::from([1, 2]);
     let (shape, circle, nothing) = (Shape::Rect { w: 1, h: 2 }, Shape::Circle(0.5), Shape::Nothing);
     let (letter, byte, zeros, tuple, ready, ten) = ('a', b'a', [0u8; 16], (1, "a"), true, 10);
-    println!("{}{}{:?}{:?}{:?}{:?}", items[0].name, items[0].n, some, none, result, stock); // end
+    println!("{}{}{:?}{:?}{:?}{:?}{:?}", items[0].name, items[0].n, some, none, result, stock, set); // end
     println!("{:?}{:?}{:?}{}{}{:?}{:?}{}{}", shape, circle, nothing, letter, byte, zeros, tuple, ready, ten);
 }
 """
@@ -194,6 +195,9 @@ result
 stock
   + {"a": 1, "b": 2} | {"b":2,"a":1}
   - {"a": 2, "b": 1}
+set
+  + {1, 2} | {2, 1}
+  - {1} | {1, 3} | [1, 2]
 shape
   + Rect { w: 1, h: 2 } | Shape::Rect{w:1,h:2}
   - Rect { w: 2, h: 1 } | Circle(1)
