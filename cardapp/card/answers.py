@@ -174,7 +174,7 @@ def _row(stop: AskedStop, expression: str, text: str, judgement: Mapping[str, An
     right = judgement.get("right", {}).get(expression)
     if empty:
         right = None if expression in stop.undefined else False
-    display = shown(said, reads, seen, stop.formats.get(expression))
+    letter = stop.formats.get(expression)
     return {
         "expression": expression,
         "said": said,
@@ -182,7 +182,8 @@ def _row(stop: AskedStop, expression: str, text: str, judgement: Mapping[str, An
         "seen": seen,
         "right": right,
         "empty": empty,
-        "shown": display,
+        "format": letter,
+        "shown": shown(said, reads, seen, letter),
     }
 
 

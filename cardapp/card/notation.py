@@ -79,6 +79,14 @@ def in_format(text: str, letter: str | None) -> str:
     return written(number, letter) or text
 
 
+def read_in(reads: str, letter: str | None) -> str:
+    """What a learner meant, in the card's format: 64 with ``x`` is ``0x40``."""
+    number = integer(reads)
+    if number is None or letter not in NOTATIONS or " " in reads:
+        return reads
+    return written(number, letter) or reads
+
+
 def shown(typed: str | None, reads: str | None, seen: str | None, letter: str | None) -> Shown:
     """How to show what the learner ``typed``, which is read as ``reads``, and the value ``seen``; ``letter`` is the
     card's format of the value."""

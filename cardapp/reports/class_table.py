@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cardapp.card.answers import meaning
+from cardapp.card.notation import read_in
 from cardapp.reports.answers_file import HandedIn
 from cardapp.reports.answers_table import StepRow, said, said_value, seen, step_rows
 
@@ -110,4 +111,4 @@ def _tally(rows: Sequence[StepRow]) -> StepTally:
 def _mistake(prediction: Mapping[str, Any]) -> str:
     if prediction["empty"]:
         return said_value(prediction)
-    return f"{prediction['expression']} = {meaning(prediction)}"
+    return f"{prediction['expression']} = {read_in(meaning(prediction), prediction['format'])}"

@@ -115,7 +115,7 @@ def item(catalog: Catalog, record: Record, key: str = STOP) -> dict[str, Any]:
 def row(expression: str, said: str, seen: str | None = None, right: bool | None = None) -> dict[str, Any]:
     shown = {"said": said, "said_title": None, "seen": seen, "seen_title": None}
     value = {"expression": expression, "said": said, "reads": None, "seen": seen, "right": right}
-    return value | {"empty": False, "shown": shown}
+    return value | {"empty": False, "format": None, "shown": shown}
 
 
 def test_without_events_there_is_no_item(catalog: Catalog) -> None:

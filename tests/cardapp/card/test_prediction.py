@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cardapp.card.constant import Language, language_of
 from cardapp.card.literal import read
 from cardapp.card.model import Expectation
-from cardapp.card.notation import shown
+from cardapp.card.notation import read_in, shown
 from cardapp.card.prediction import is_right
 
 # The value that the program has, as gdb prints it; the languages; what is right; what is wrong.
@@ -172,6 +172,13 @@ def test_a_prediction_and_the_value_are_shown_in_one_notation() -> None:
         (None, None, "0x40", "x", (None, None, "0x40", "64")),
     ):
         assert tuple(shown(typed, reads, seen, letter).values()) == wanted, (typed, seen, letter)
+    for reads, letter, expected in (
+        ("63", "x", "0x3f"),
+        ("5", "t", "0b101"),
+        ("63", None, "63"),
+        ("no idea", "x", "no idea"),
+    ):
+        assert read_in(reads, letter) == expected
 
 
 SIGNS = """ ' " \\ { } ( ) [ ] , = : :: * & - + << / % ! ~ ? . _ … \u2212 ; """
