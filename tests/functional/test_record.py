@@ -113,11 +113,12 @@ static std::atomic<int> ready;
 
 static void count()
 {
-    ready++;
+    int never[4];
+    ready++; /* in a thread */
     while (ready < 2)
         ;
     for (int i = 0; i < 40000000; i++)
-        racing = racing + 1;
+        racing = racing + (i < 0 ? never[i] : 1);
 }
 
 __attribute__((noinline)) static int unset()
@@ -165,18 +166,20 @@ def test_what_differs_from_run_to_run_is_named_and_never_recorded(tmp_path: Path
         "expect": dict.fromkeys((*unsteady, "node"), "?") | {"process + 0": "17"},
     }
     by_chance = at_end | {"id": "x3", "stop": card.at("by chance", "main.cpp"), "expect": {"sum": "?"}}
-    card.document["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]["snapshots"] += [in_function, by_chance]
+    in_thread = at_end | {"id": "x4", "stop": card.at("in a thread", "main.cpp"), "expect": {"never[2]": "?"}}
+    card.document["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]["snapshots"] += [in_function, by_chance, in_thread]
     card.write()
     done = cardapp("record", "--yes", card.folder)
     assert done.returncode == 1, done.stdout + done.stderr
     named = [line.split(":")[0].strip() for line in done.stdout.splitlines() if line.startswith("  unstable ")]
     wanted = [f"unstable {KEY} {name}" for name in (*unsteady, "process + 0")]
-    assert named == [*wanted, "unstable t1/b1/p1/s1/x2 never[3]", "unstable t1/b1/p1/s1/x3 stop"], done.stdout
+    others = (("x2", "never[3]"), ("x3", "stop"), ("x4", "never[2]"))
+    assert named == [*wanted, *(f"unstable t1/b1/p1/s1/{key} {name}" for key, name in others)], done.stdout
     written = json.loads((card.folder / "card_source.json").read_text())
     snapshots = written["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]["snapshots"]
     kept = {"node": "{id = 7, next = *}", "process + 0": "17"}
     assert snapshots[0]["expect"] == dict.fromkeys(unsteady, "?") | kept
-    assert [each["expect"] for each in snapshots[1:]] == [{"never[3]": "?"}, {"sum": "?"}]
+    assert [each["expect"] for each in snapshots[1:]] == [{"never[3]": "?"}, {"sum": "?"}, {"never[2]": "?"}]
 
 
 RUST_MAP = """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gdb
@@ -17,10 +17,10 @@ _CPUS = os.sched_getaffinity(0)
 _TUNABLES = "GLIBC_TUNABLES"
 # The thread cache hands out memory that malloc does not fill.
 _FILLED_HEAP = "glibc.malloc.perturb=165:glibc.malloc.tcache_count=0"
-_STACK_BYTES = (64 * 1024, 4 * 1024)
-"""How much of the stack is filled. The kernel maps twice as much below the first stack pointer, later perhaps less."""
-_MOST_STACK = 8 * 1024 * 1024
-"""A stack pointer that is farther below that of ``main`` belongs to another stack, which may be a small one."""
+_STACK_BYTES = 64 * 1024
+"""How much of the stack is filled. The kernel maps twice as much below the first stack pointer of a program."""
+_THREAD_POINTERS = ("fs_base", "tpidr")
+"""The register that points to the data of a thread (x86-64, AArch64). pthread_create puts them above its stack."""
 _MOST_FILLINGS = 2000
 """A function that is called more often would make the run too slow."""
 _PATTERN = b"\x5a"
@@ -48,14 +48,13 @@ def environment(given: dict[str, str]) -> dict[str, str]:
 
 
 class StackFilling:
-    """Fills the unused stack of ``main``'s thread when the program enters ``main``, and the function of ``stop``."""
+    """Fills the unused stack of a thread when the program enters ``main``, and the function of ``stop``."""
 
     def __init__(self, stop: dict[str, Any]) -> None:
         self._stop = stop
-        self._top: int | None = None
         self._entries: list[_Entry] = []
         with contextlib.suppress(gdb.error):  # a program without symbols has no main
-            self._entries.append(_Entry("*main", self._fill))
+            self._entries.append(_Entry("*main"))
 
     def at_main(self) -> None:
         """Add the function of the stop. Before ``main`` the addresses of the program are not known."""
@@ -65,23 +64,12 @@ class StackFilling:
         place = stop["function"] if "function" in stop else f"'{stop['file']}':{stop['line']}"
         with contextlib.suppress(gdb.error, ValueError):
             for found in gdb.decode_line(place)[1] or ():
-                self._entries.append(_Entry(f"*{_entry_of(found.pc):#x}", self._fill))
+                self._entries.append(_Entry(f"*{_entry_of(found.pc):#x}"))
 
     def end(self) -> None:
         for entry in self._entries:
             if entry.is_valid():
                 entry.delete()
-
-    def _fill(self) -> None:
-        """Fill what is below the stack pointer. On entry of a function this is unused."""
-        end = int(gdb.newest_frame().read_register("sp"))
-        self._top = end if self._top is None else self._top
-        if not 0 <= self._top - end < _MOST_STACK:
-            return
-        for size in _STACK_BYTES:
-            with contextlib.suppress(gdb.error):
-                gdb.selected_inferior().write_memory(end - size, _PATTERN * size)
-                return
 
 
 def _entry_of(pc: int) -> int:
@@ -99,16 +87,16 @@ def _entry_of(pc: int) -> int:
 
 
 class _Entry(gdb.Breakpoint):  # type: ignore[misc]  # mypy does not know gdb
-    """A breakpoint at the entry of a function, which calls ``fill`` and never stops the program."""
+    """A breakpoint at the entry of a function, which fills the stack and never stops the program."""
 
-    def __init__(self, place: str, fill: Callable[[], None]) -> None:
+    def __init__(self, place: str) -> None:
         super().__init__(place, internal=True)
-        self._fill = fill
         self._left = _MOST_FILLINGS
 
     def stop(self) -> bool:
         """gdb calls this at each hit."""
-        self._fill()
+        with contextlib.suppress(gdb.error, OSError):
+            _fill_stack()
         self._left -= 1
         if self._left == 0:
             gdb.post_event(self._disable)  # a breakpoint must not disable itself here
@@ -117,3 +105,31 @@ class _Entry(gdb.Breakpoint):  # type: ignore[misc]  # mypy does not know gdb
     def _disable(self) -> None:
         if self.is_valid():
             self.enabled = False
+
+
+def _fill_stack() -> None:
+    """Fill what is below the stack pointer. On entry of a function this is unused."""
+    end = int(gdb.newest_frame().read_register("sp"))
+    size = min(_STACK_BYTES, end - (_start_of_stack(end) or end))
+    if size > 0:
+        gdb.selected_inferior().write_memory(end - size, _PATTERN * size)
+
+
+def _start_of_stack(address: int) -> int | None:
+    """The lowest address of the thread's own stack. None if ``address`` is elsewhere: the stack of a coroutine may be a
+    small one."""
+    maps = Path(f"/proc/{gdb.selected_inferior().pid}/maps").read_text()
+    for line in maps.splitlines():
+        bounds, *_, name = line.split(maxsplit=5)
+        start, end = (int(each, 16) for each in bounds.split("-"))
+        if start <= address < end:
+            return start if name == "[stack]" or address < _thread_pointer() < end else None
+    return None
+
+
+def _thread_pointer() -> int:
+    """The address of the thread's data; 0 if it is not known."""
+    for register in _THREAD_POINTERS:
+        with contextlib.suppress(ValueError):
+            return int(gdb.newest_frame().read_register(register))
+    return 0
