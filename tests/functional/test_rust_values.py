@@ -105,6 +105,15 @@ flag = std::sync::atomic::AtomicBool::new(true)
 positive = std::num::NonZeroU8::new(3)
 wrapping = std::num::Wrapping(3u8)
 range = 0..3
+into_rest = { let mut rest = names.clone().into_iter(); rest.next(); rest }
+into_end = { let mut rest = vec![1].into_iter(); rest.next(); rest }
+into_units = units.clone().into_iter()
+walk = { let mut walk = items.iter(); walk.next(); walk }
+walk_end = [0u8; 0].iter()
+walk_units = units.iter()
+peekable = { let mut rest = names.clone().into_iter().peekable(); rest.peek(); rest }
+chars = { let mut chars = "aé'".chars(); chars.next(); chars }
+enumerated = numbers.iter().enumerate()
 pinned = Box::pin(3)
 """.strip().splitlines()
 """``NAME [: TYPE] = EXPRESSION``: locals whose text in gdb is the same as the program's."""

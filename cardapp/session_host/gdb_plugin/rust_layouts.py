@@ -35,6 +35,8 @@ HASH_SET = re.compile(r"(?:std::collections::hash::set|hashbrown::set)::HashSet<
 BTREE_MAP = re.compile(r"alloc::collections::btree::map::BTreeMap<")
 BTREE_SET = re.compile(r"alloc::collections::btree::set::BTreeSet<")
 COUNTED = re.compile(r"alloc::(?:rc::Rc|sync::Arc)<")
+REMAINING = re.compile(r"alloc::vec::into_iter::IntoIter<|core::slice::iter::Iter(?:Mut)?<")
+CHARACTERS = re.compile(r"core::str::iter::Chars$")
 OPTION = re.compile(r"core::option::Option<")
 BORROWED = re.compile(r"core::cell::Ref(?:Mut)?<")
 GUARD = re.compile(r"std::sync::(?:\w+::)*MutexGuard<")
@@ -224,6 +226,23 @@ def _sequence(value: gdb.Value) -> Content:
     return Content("sequence", length, ((None, _at(pointer, index)) for index in range(length)))
 
 
+def remaining(value: gdb.Value) -> tuple[gdb.Value, int]:
+    """A pointer to the next element of an iterator over a vector or slice, and the number of elements to come."""
+    element = value.type.template_argument(0)
+    first = value["ptr"] if value["ptr"].type.code == gdb.TYPE_CODE_PTR else inside(value["ptr"], is_pointer)
+    (end,) = (field for field in value.type.fields() if field.name in ("end", "end_or_len"))
+    if element.sizeof == 0 and end.name == "end_or_len":
+        length = int(value[end])
+    else:
+        length = (int(value[end]) - int(first)) // max(element.sizeof, 1)
+    return _checked(first.cast(element.pointer()), length), length
+
+
+def _remaining(value: gdb.Value) -> Content:
+    pointer, length = remaining(value)
+    return Content("sequence", length, ((None, _at(pointer, index)) for index in range(length)))
+
+
 def _deque(value: gdb.Value) -> Content:
     pointer = inside(value, is_pointer).cast(value.type.template_argument(0).pointer())
     capacity = _number(value, CAPACITY)
@@ -373,6 +392,7 @@ READERS: list[tuple[re.Pattern[str], Callable[[gdb.Value], Content | None]]] = [
     (BTREE_MAP, _btree_map),
     (BTREE_SET, _btree_set),
     (DEQUE, _deque),
+    (REMAINING, _remaining),
     (LINKED_LIST, _linked_list),
     (HEAP, _heap),
     (COUNTED, _counted),

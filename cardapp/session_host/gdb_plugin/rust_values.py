@@ -146,6 +146,8 @@ class _Text:
         shown = [self._item(key, element, depth + 1) for key, element in itertools.islice(ordered.items, MAX_ELEMENTS)]
         if content.size > MAX_ELEMENTS:
             shown.append("…")
+        if layouts.REMAINING.match(name):
+            return f"{_short(name)}([{', '.join(shown)}])"
         braces = content.kind == "map" or layouts.HASH_SET.match(name) or layouts.BTREE_SET.match(name)
         return f"{{{', '.join(shown)}}}" if braces else f"[{', '.join(shown)}]"
 
@@ -167,6 +169,8 @@ class _Text:
             return self.of(layouts.inside(value, layouts.is_scalar), depth)
         if RANGE.match(name):
             return f"{self.of(value['start'], depth + 1)}..{self.of(value['end'], depth + 1)}"
+        if layouts.CHARACTERS.match(name):
+            return f"Chars([{', '.join(_characters(*layouts.remaining(value['iter'])))}])"
         if CELL.match(name):
             return f"{_short(name)} {{ value: {self.of(layouts.unwrapped(value['value']), depth + 1)} }}"
         if LOCK.match(name):
@@ -265,13 +269,24 @@ def _character(code: int) -> str:
 
 
 def _quoted(pointer: gdb.Value, length: int) -> str:
+    text, is_whole = _decoded(pointer, length)
+    shown = "".join(_escaped(each, '"') for each in text)
+    return f'"{shown}"{"" if is_whole else "…"}'
+
+
+def _characters(pointer: gdb.Value, length: int) -> list[str]:
+    text, is_whole = _decoded(pointer, length)
+    return [*("'" + _escaped(each, "'") + "'" for each in text), *([] if is_whole else ["…"])]
+
+
+def _decoded(pointer: gdb.Value, length: int) -> tuple[str, bool]:
+    """The first characters of a text of ``length`` bytes, and whether these are all."""
     read = layouts.memory(int(pointer), min(length, 4 * MAX_ELEMENTS))
     try:
         decoded = codecs.getincrementaldecoder("utf-8")().decode(read, final=length == len(read))
     except UnicodeDecodeError as error:
         raise layouts.NotInitialised("no UTF-8") from error
-    shown = "".join(_escaped(each, '"') for each in decoded[:MAX_ELEMENTS])
-    return f'"{shown}"{"…" if length > len(read) or len(decoded) > MAX_ELEMENTS else ""}'
+    return decoded[:MAX_ELEMENTS], length == len(read) and len(decoded) <= MAX_ELEMENTS
 
 
 def _escaped(character: str, quote: str) -> str:
