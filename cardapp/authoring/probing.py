@@ -13,6 +13,7 @@ from pathlib import Path
 from cardapp.authoring.builds import has_debug_information, run_bounded
 
 PROBE_SECONDS = 20.0
+LATE = f"it did not call it within {PROBE_SECONDS:.0f} s"
 _HIT = re.compile(r"^(?:Thread .* hit )?Breakpoint 1, (?:0x[0-9a-f]+ in )?(.+?) \(", re.MULTILINE)
 _SIGNAL = re.compile(r"received signal (SIG\w+)")
 _EXIT = re.compile(r"^@exited (\d+)", re.MULTILINE)
@@ -54,8 +55,18 @@ def probe(copy: Path, program: Path, start: Start, file: str, function: str, lin
     """Run ``program`` of the ``copy`` until it calls the function, which ``file`` defines from ``line`` on."""
     if not has_debug_information(copy / program):
         return Probe(program, detail="it was built without -g", remedy=NO_DEBUG_INFORMATION)
-    # gdb knows a function of Rust by a name that begins with the crate's.
-    place = f"-line {line}" if file.endswith(".rs") else f"-function {function}"
+    if file.endswith(".rs"):  # gdb knows a function of Rust by a name that begins with the crate's
+        return _run(copy, program, start, f"-source {file} -line {line}")
+    found = _run(copy, program, start, f"-source {file} -function {function}")
+    if found.function is None and found.detail != LATE:
+        # gdb may have placed the breakpoint behind a jump, where no call comes by.
+        at_entry = _run(copy, program, start, f"*'{file}'::{function}")
+        return at_entry if at_entry.function is not None else found
+    return found
+
+
+def _run(copy: Path, program: Path, start: Start, place: str) -> Probe:
+    """Run ``program`` until it comes to the breakpoint at ``place``."""
     with tempfile.TemporaryDirectory(prefix="card-new-", dir="/tmp") as folder:
         errors = Path(folder) / "stderr"
         stdin = shlex.quote(start.stdin or os.devnull)
@@ -65,7 +76,7 @@ def probe(copy: Path, program: Path, start: Start, file: str, function: str, lin
             "handle SIGINT nostop noprint pass",
             "unset environment LINES",
             "unset environment COLUMNS",
-            f"break -source {file} {place}",
+            f"break {place}",
             f"run {shlex.join(start.arguments)} < {stdin} > {os.devnull} 2> {shlex.quote(str(errors))}",
             'printf "@exited %d\\n", $_exitcode',
             'printf "@arguments\\n"',
@@ -78,7 +89,7 @@ def probe(copy: Path, program: Path, start: Start, file: str, function: str, lin
         ended = run_bounded(["gdb", *options, str(copy / program)], start.folder, _environment(), PROBE_SECONDS)
         last = errors.read_text("utf-8", "replace").splitlines()[-1:] if errors.exists() else []
     if ended is None:
-        return Probe(program, detail=f"it did not call it within {PROBE_SECONDS:.0f} s")
+        return Probe(program, detail=LATE)
     return _understood(copy, program, ended[1].decode("utf-8", "replace"), last)
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import platform
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.capabilities import need_program
+from tests.functional.command_line import cardapp
 from tests.functional.program_cards import ProgramSession, program_session
 from tests.functional.session_process import eventually
 
@@ -118,3 +122,15 @@ def test_a_function_that_is_not_called_is_not_said_to_be_misplaced(session: Prog
     assert "gdb placed" not in refusal["reason"]
     session.card.behave("on")
     assert session.replay({"function": "run", "hits": 5}, "n")["values"]["n"]["value"] == "50"
+
+
+def test_a_new_card_at_such_a_function_finds_the_program_that_calls_it(tmp_path: Path) -> None:
+    need_program("git")
+    main = SOURCES["main.c"].replace("    seen += other(2) + priced(3);\n", "")
+    (tmp_path / "main.c").write_text(main)
+    (tmp_path / "Makefile").write_text("prog: main.c\n\t$(CC) -g -O0 -o $@ main.c\n")
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    done = cardapp("new", "card", "--at", "main.c:run", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    checked = cardapp("check", "--replay", "card", folder=tmp_path)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
