@@ -79,12 +79,14 @@ def in_format(text: str, letter: str | None) -> str:
     return written(number, letter) or text
 
 
+_NUMBER = re.compile(r"""("(?:\\.|[^"\\])*"|'[^']*')|(?<![\w.'-])(\d+)(?![\w.'])""")
+
+
 def read_in(reads: str, letter: str | None) -> str:
-    """What a learner meant, in the card's format: 64 with ``x`` is ``0x40``."""
-    number = integer(reads)
-    if number is None or letter not in NOTATIONS or " " in reads:
+    """What a learner meant, in the card's format: 64 with ``x`` is ``0x40``, also inside of a structure or an array."""
+    if letter not in NOTATIONS or re.match(r"-?\d+ '", reads):  # 97 'a' is a character
         return reads
-    return written(number, letter) or reads
+    return _NUMBER.sub(lambda match: match[1] or written(int(match[2]), letter) or match[2], reads)
 
 
 def shown(typed: str | None, reads: str | None, seen: str | None, letter: str | None) -> Shown:
@@ -106,6 +108,7 @@ def shown(typed: str | None, reads: str | None, seen: str | None, letter: str | 
         titles = (original, text, written(number, other, octal), written(number, "d"))
         return first, next((each for each in titles if each is not None and each != first), None)
 
-    said_text, said_title = both(said, typed if reads is None else reads, typed.strip() if typed else None)
+    meant = typed if reads is None else read_in(reads, letter) if said is None else reads
+    said_text, said_title = both(said, meant, typed.strip() if typed else None)
     seen_text, seen_title = both(there, seen, None)
     return {"said": said_text, "said_title": said_title, "seen": seen_text, "seen_title": seen_title}

@@ -168,6 +168,7 @@ def test_a_prediction_and_the_value_are_shown_in_one_notation() -> None:
         ("0o77", "63", "64", None, ("0o77", "63", "0o100", "64")),
         ("5", "5", "101", "t", ("0b101", "5", "0b101", "101")),
         ("NULL", "0x0", "0x0", None, ("0x0", "NULL", "0x0", None)),
+        ("{1,18}", "{1, 18}", "{0x1, 0x2}", "x", ("{0x1, 0x12}", "{1,18}", "{0x1, 0x2}", None)),
         ("eight", None, "8", None, ("eight", None, "8", None)),
         (None, None, "0x40", "x", (None, None, "0x40", "64")),
     ):
