@@ -210,7 +210,9 @@ function rowsOf(stop) {
   return [...new Set([...askedAt(stop), ...undefinedOnes])].map((expression) => {
     const isUndefined = undefinedOnes.includes(expression);
     const seen = isUndefined ? 'undefined' : read[expression]?.value ?? null;
-    return { said: null, right: null, ...latest.find((each) => each.expression === expression), expression, isUndefined, ...(seen && { seen }) };
+    const told = latest.find((each) => each.expression === expression);
+    const shown = !seen || seen === told?.seen ? told?.shown : undefined; // a later run may have another value
+    return { said: null, right: null, ...told, expression, isUndefined, ...(seen && { seen }), shown };
   }).filter(({ seen }) => seen);
 }
 
