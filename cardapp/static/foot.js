@@ -213,7 +213,7 @@ function rowsOf(stop) {
     const told = latest.find((each) => each.expression === expression);
     const shown = !seen || seen === told?.seen ? told?.shown : undefined; // a later run may have another value
     return { said: null, right: null, ...told, expression, isUndefined, ...(seen && { seen }), shown };
-  }).filter(({ seen }) => seen);
+  }).filter(({ seen, empty }) => seen || empty);
 }
 
 function table(heads, rows, hasSaid) {
@@ -233,7 +233,7 @@ function row({ expression, said, seen, right, empty, shown, isUndefined }, hasSa
     element('span', { role: 'rowheader' }, nameOf(expression)),
     element('span', { role: 'cell', class: 'said' }, mine, ' ',
       element('span', { class: 'verdict' }, element('span', { 'aria-hidden': 'true' }, sign), note ? ` ${note}` : null)),
-    element('span', { role: 'cell', class: 'seen' }, codeOf(shown?.seen ?? seen, { title: shown?.seen_title })));
+    element('span', { role: 'cell', class: 'seen' }, codeOf(shown?.seen ?? seen ?? '—', { title: shown?.seen_title })));
 }
 
 // -- the answer in words ----------------------------------------------------------------------------------------------
