@@ -111,13 +111,11 @@ def _warning_lines(report: CardReport) -> Iterator[str]:
             f"warning: {len(unanchored)} {have} no anchor, so a change of the lines is not noticed "
             f"(the first: {unanchored[0].key}); bin/cardapp record {report.card} anchors them"
         )
-    yield from _hidden_lines(report.path, report.warnings)
+    yield from (_warning_line(report.path, warning) for warning in report.warnings if warning not in unanchored)
 
 
-def _hidden_lines(path: Path, warnings: Sequence[Fault]) -> Iterator[str]:
-    for warning in warnings:
-        if warning.code == HIDDEN_TEXT:
-            yield f"warning: {_place_of(path, warning)}: {warning.code}: {warning.detail}"
+def _warning_line(path: Path, warning: Fault) -> str:
+    return f"warning: {_place_of(path, warning)}: {warning.code}: {warning.detail}"
 
 
 def _summary(report: CardReport, *, replayed: bool) -> Iterator[str]:
@@ -190,10 +188,12 @@ def _suite(report: CardReport) -> ElementTree.Element:
     name = report.loaded.card.id if report.loaded is not None else report.card
     suite = ElementTree.Element("testsuite", name=_clean(name))
     proved = {proof.key for proof in report.proofs}
-    _add_case(suite, report, STATIC, [fault for fault in report.faults if fault.key not in proved], 0)
+    case = _add_case(suite, report, STATIC, [fault for fault in report.faults if fault.key not in proved], 0)
+    _add_warnings(case, report.path, [warning for warning in report.warnings if warning.key not in proved])
     for proof in report.proofs:
         faults = [fault for fault in report.faults if fault.key == proof.key]
-        _add_case(suite, report, proof.key, faults, proof.duration_ms, proof.replays)
+        case = _add_case(suite, report, proof.key, faults, proof.duration_ms, proof.replays)
+        _add_warnings(case, report.path, [warning for warning in report.warnings if warning.key == proof.key])
     for key in report.skipped:
         case = _add_case(suite, report, key, [], 0)
         ElementTree.SubElement(case, "skipped", message="not replayed, because of another fault")
@@ -216,9 +216,6 @@ def _add_case(
         time=_seconds(duration_ms / 1000),
         file=_clean(_shown(report.path)),
     )
-    warned = [warning for warning in report.warnings if warning.key == name]
-    if warned:
-        ElementTree.SubElement(case, "system-out").text = _clean("\n".join(_hidden_lines(report.path, warned)))
     if faults:
         lines = _fault_lines(report.path, faults)
         message = faults[0].detail.splitlines()[0] + (f" (and {len(faults) - 1} more)" if len(faults) > 1 else "")
@@ -226,6 +223,12 @@ def _add_case(
         failure = ElementTree.SubElement(case, "failure", message=_clean(message), type=faults[0].code)
         failure.text = _clean("\n".join(lines))
     return case
+
+
+def _add_warnings(case: ElementTree.Element, path: Path, warnings: Sequence[Fault]) -> None:
+    if warnings:
+        lines = (_warning_line(path, warning) for warning in warnings)
+        ElementTree.SubElement(case, "system-out").text = _clean("\n".join(lines))
 
 
 def _seconds(value: float) -> str:
