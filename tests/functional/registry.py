@@ -28,7 +28,7 @@ NPM_PACKAGES = (
 )
 OFFLINE = re.compile(
     "ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|ConnectionError|ConnectTimeout"
-    "|ReadTimeout|name resolution|Network is unreachable"
+    "|ReadTimeout|name resolution|Network is unreachable|Temporary failure resolving|Could not (?:resolve|connect)"
 )
 
 
@@ -79,5 +79,5 @@ def python_with(requirements: Sequence[str], pins: Sequence[str], folder: Path) 
 def install(command: Sequence[Any], folder: Path) -> None:
     """Run an installer, which needs the registry of its packages."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=INSTALLING, check=False)
-    need(not done.returncode or not OFFLINE.search(done.stderr), "the registries of packages (npm, PyPI)")
+    need(not done.returncode or not OFFLINE.search(done.stderr), "the registries of packages (npm, PyPI, Debian)")
     assert done.returncode == 0, done.stderr
