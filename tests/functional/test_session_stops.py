@@ -215,6 +215,7 @@ def test_a_name_of_several_functions_or_of_none_in_the_file_is_refused(session: 
     refusal = session.refusal({"function": "helper"})
     assert refusal["code"] == "ambiguous_function"
     assert "helper (main.c:" in refusal["reason"]
+    assert "helper (sub/main.c:" in refusal["reason"]
     assert len(refusal["functions"]) == 2
     refusal = session.refusal({"function": "visit", "file": "sub/main.c"})
     assert refusal["code"] == "stop_not_reached"

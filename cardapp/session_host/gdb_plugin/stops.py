@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import signal
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -168,9 +169,15 @@ class PlaceStop:
 
     def _functions(self) -> dict[str, str]:
         """The functions that the stop's name matches. Each value is ``name (file:line)``, the text for a message."""
-        found: dict[str, str] = {}
+        found: dict[str, gdb.Symbol] = {}
         if self._name is None or self._breakpoint is None:
-            return found
+            return {}
+        for location in self._breakpoint.locations:
+            symbol = function_at(location.address, self._name)
+            if symbol is not None:
+                found[f"{symbol.print_name} {symbol.symtab.fullname()}"] = symbol
+        names = Counter(os.path.basename(symbol.symtab.filename) for symbol in found.values())
+        return {key: f"{symbol.print_name} ({_file_of(symbol, names)}:{symbol.line})" for key, symbol in found.items()}
         for location in self._breakpoint.locations:
             symbol = function_at(location.address, self._name)
             if symbol is not None:
@@ -207,6 +214,12 @@ class PlaceStop:
             "parameters, or add the file to the stop",
             functions=names,
         )
+
+
+def _file_of(symbol: gdb.Symbol, names: Counter[str]) -> str:
+    """The name of the symbol's file; its path, as the compiler got it, if several files have this name."""
+    name = os.path.basename(symbol.symtab.filename)
+    return name if names[name] == 1 else str(symbol.symtab.filename)
 
 
 def _functions_of_rust(name: str) -> list[str]:
