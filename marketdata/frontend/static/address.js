@@ -2,11 +2,11 @@
 // from and to. If the address has neither, the page shows the newest bars, as many as fit well. Parts with their
 // default values are left out: type, scale, inverted, indicators, panels, list, min.
 
+import * as decimals from './decimals.js';
 import * as indicators from './indicators.js';
 import { MAX_TIME, WIDTHS } from './intervals.js';
 import { remembered } from './state.js';
 import * as zones from './time_zones.js';
-import { parsedSize } from './trade_list.js';
 
 export const TYPES = ['candles', 'hollow', 'bars', 'line', 'area'];
 const SCALES = ['linear', 'log', 'percent'];
@@ -33,7 +33,7 @@ export function read(search) {
   if (given.has('zone') && zone === null) faults.push(`There is no time zone “${given.get('zone')}”. One has a name like Europe/Berlin, or is an offset from UTC from -12:00 to +14:00, like +05:30.`);
   if (!isRange && (given.has('from') || given.has('to'))) faults.push('The range needs “from” and “to” like 2026-01-31T12:00:00Z, the earlier one first, from 1970 to 2999.');
   if (given.has('bars') && !(bars >= 2 && bars <= MAX_BARS)) faults.push(`The number of bars “${given.get('bars')}” is not from 2 to ${MAX_BARS}.`);
-  const minSize = parsedSize(given.get('min') ?? '');
+  const minSize = decimals.parsed(given.get('min') ?? '');
   if (given.has('min') && minSize === null) faults.push(`The size “${given.get('min')}” is not a number like 0.5.`);
   faults.push(...chosen.faults);
   return {

@@ -2,10 +2,11 @@
 
 const TEXT_LEFT = 11; // pixels, where the library writes its labels
 
-// A primitive of a series, whose axis gets the marks of the PriceScale `scale`.
+// A primitive of a series, whose axis gets the marks of the PriceScale `scale`. `onPaint` is called when the axis is painted.
 export class AxisMarks {
-  constructor(scale) {
+  constructor(scale, onPaint = () => {}) {
     this.scale = scale;
+    this.onPaint = onPaint;
     this.colours = null;
     this.grid = [view((context, size, ratio) => this.#drawGrid(context, size, ratio))];
     this.labels = [view((context, size, ratio) => this.#drawLabels(context, size, ratio))];
@@ -46,6 +47,7 @@ export class AxisMarks {
   }
 
   #drawLabels(context, { height }, ratio) {
+    this.onPaint();
     const size = 12 * ratio;
     context.font = `${size}px ${this.colours.sans}`;
     context.fillStyle = this.colours.soft;

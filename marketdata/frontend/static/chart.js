@@ -33,16 +33,19 @@ let placed = null; // the time of the candle on which moveCrosshair() has put th
 let finerBars = 1; // see open()
 let isDrawing = false; // whether draw() is running; the ranges of its intermediate states do not matter
 let isOpening = false; // whether open() was called, but no range was set yet
+let onPaint = null;
 let newest = null; // the opening time of the newest candle; null when newer ones are not loaded
 const timeScale = new LocalTimeScale();
 const prices = new PriceScale({ lowest: 0 });
-const marks = new AxisMarks(prices);
+const marks = new AxisMarks(prices, () => onPaint());
 const hatching = new Hatching();
 const breaks = new Breaks();
 const corrections = new Corrections();
 
-// Calls `onRange` when the visible times change, and `onCrosshair` with the time under the pointer, or null.
-export function start({ onRange, onCrosshair }) {
+// Calls `onRange` when the visible times change, `onCrosshair` with the time under the pointer, or null, and `onPaint` when the
+// price axis is painted.
+export function start({ onRange, onCrosshair, ...given }) {
+  ({ onPaint } = given);
   colours = palette();
   chart = createChartEx($('chart'), timeScale, {
     autoSize: true,
@@ -111,8 +114,10 @@ function point(at) {
 
 const volumePoint = (row) => ({ time: toAxis(row.t), ...volumeBar(row, colours) });
 
-// Begins another view. `finerBars` is how many bars of the interval that the user has chosen one drawn bar replaces.
-export function open(opened, { finerBars: replaced = 1 } = {}) {
+// Begins another view. `finerBars` is how many bars of the interval that the user has chosen one drawn bar replaces. With
+// `keepsPrices`, the scale of a dragged price axis stays.
+export function open(opened, { finerBars: replaced, keepsPrices }) {
+  if (!keepsPrices) autoScale();
   candles = opened;
   timeScale.zone = candles.zone;
   finerBars = replaced;
@@ -322,7 +327,8 @@ export function clearCrosshair() {
 
 // Chooses the scale of prices, 'linear', 'log' or 'percent'.
 export function setScale(kind, isInverted) {
-  series.priceScale().applyOptions({ invertScale: isInverted, ...(kind !== prices.kind && { autoScale: true }) });
+  series.priceScale().applyOptions({ invertScale: isInverted });
+  autoScale();
   if (kind === prices.kind) return;
   prices.kind = kind;
   if (slots.length) fill();
@@ -351,7 +357,25 @@ export function setIndicators(chosen) {
 // The values of the indicators at a candle, see IndicatorSeries.values().
 export const indicatorValues = (t) => indicators.values(candles, candles.at(t) ? candles.index(t) : -1);
 
-export const autoScale = () => series.priceScale().applyOptions({ autoScale: true });
+// -- the price axis ------------------------------------------------------------------------------------------------
+
+// The axes of the candles and of the panes below them.
+const axes = () => chart.panes().map((pane, at) => chart.priceScale('right', at));
+
+// Whether no axis has another scale than the one that fits what is visible: the user may drag an axis.
+export const isAutoScaled = () => axes().every((each) => each.options().autoScale);
+
+export const autoScale = () => axes().forEach((each) => each.applyOptions({ autoScale: true }));
+
+// Whether there are candles in the visible times, but none at the visible prices.
+export function isOutOfSight() {
+  const seen = view();
+  if (!seen) return false;
+  const rows = candles.rows.slice(candles.index(seen.from), candles.index(seen.to + 1));
+  const ends = [0, chart.panes()[0].getHeight()].map((y) => series.coordinateToPrice(y));
+  const [low, high] = [Math.min(...ends), Math.max(...ends)];
+  return rows.length > 0 && !ends.includes(null) && !rows.some((row) => prices.drawn(row.h) >= low && prices.drawn(row.l) <= high);
+}
 
 // Reads the colours again. The caller must draw() afterwards.
 export function recolour() {

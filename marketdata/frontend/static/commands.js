@@ -16,6 +16,7 @@ export const COMMANDS = {
   type: { keys: ['Alt+Y'], code: 'KeyY', about: 'The next type: candles, hollow, bars, line, area' },
   log: { keys: ['Alt+L'], code: 'KeyL', about: 'Logarithmic prices' },
   percent: { keys: ['Alt+P'], code: 'KeyP', about: 'Prices as percent of the first one in sight' },
+  auto: { keys: ['Alt+A'], code: 'KeyA', about: 'Fit the prices to the candles again, after the axis was dragged' },
   invert: { keys: ['Alt+I'], code: 'KeyI', about: 'Turn the prices upside down' },
   indicators: { keys: ['Alt+N'], code: 'KeyN', about: 'Indicators' },
   watchlist: { keys: ['Alt+W'], code: 'KeyW', about: 'Watchlist' },

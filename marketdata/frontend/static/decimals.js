@@ -7,6 +7,9 @@ const SIGNIFICANT = 7;
 const MANY_ZEROS = 5; // from this many zeros after the point on, their number is written below the line
 const EXPONENTIAL = 8; // from this power of ten on, a number is written like 1.5e18
 
+// The decimal of a typed text, or null for other text.
+export const parsed = (text) => (/^\d{1,30}(\.\d{1,30})?$/.test(text.trim()) ? text.trim() : null);
+
 // Separates the thousands of a whole number.
 export const grouped = (digits) => digits.replace(/\B(?=(\d{3})+$)/g, GROUP);
 

@@ -72,7 +72,7 @@ export async function open(range, { mayBeEmpty = true } = {}) {
     const isLoaded = await load(mine, { mayBeEmpty, onFailure, isWanted: () => asked === mine });
     if (!isLoaded) return null;
     update({ loading: true, failure: null });
-    show(mine);
+    show(mine, { keepsPrices: false });
     update({ loading: false, symbol: mine.symbol });
     tell();
     return mine.range;
@@ -106,14 +106,14 @@ async function load(mine, { mayBeEmpty, isWanted, onFailure }) {
 }
 
 // Draws a loaded view in place of the view before.
-function show(mine) {
+function show(mine, { keepsPrices }) {
   const { candles: { interval }, range: { bars, from, to }, chosen } = mine;
   const finerBars = width(interval) / width(chosen);
   chart.clear(); // moves the crosshair, which still belongs to the view before
   shown = mine;
   mine.corrections = correctionsOf(mine);
   waiting = new Map();
-  chart.open(mine.candles, { finerBars });
+  chart.open(mine.candles, { finerBars, keepsPrices });
   draw();
   if (from === null) chart.showNewest(bars / finerBars);
   else chart.show(from, to);
@@ -257,7 +257,7 @@ async function changeInterval(view, interval) {
       mine.abort = new AbortController();
       mine.range = rangeOf(chart.view());
       if (asked === before) asked = mine;
-      show(mine);
+      show(mine, { keepsPrices: true });
       tell();
     }
     before.busy.interval = false;

@@ -14,15 +14,15 @@ import * as legend from './legend.js';
 import * as live from './live.js';
 import * as login from './login.js';
 import * as menus from './menus.js';
+import * as panels from './panels.js';
 import * as pickers from './pickers.js';
+import * as priceAxis from './price_axis.js';
 import * as ranges from './ranges.js';
 import { firstSymbol, remember, remembered, state, subscribe, update } from './state.js';
 import * as status from './status.js';
 import * as symbols from './symbols.js';
 import * as toolbar from './toolbar.js';
-import * as trades from './trades.js';
 import * as zones from './time_zones.js';
-import * as watchlist from './watchlist.js';
 import * as zoneChoices from './zone_choices.js';
 
 const SETTLE_MS = 250; // after a movement, settle() waits this long for further movements
@@ -35,15 +35,14 @@ let fitted = null; // the number of bars that the page has chosen, because the a
 let settleTimer = 0;
 
 function start() {
-  chart.start({ onRange: moved, onCrosshair: (time) => legend.point(time) });
-  for (const part of [status, coverage]) part.start();
+  chart.start({ onRange: moved, onCrosshair: (time) => legend.point(time), onPaint: priceAxis.draw });
+  for (const part of [status, coverage, priceAxis]) part.start();
   corrections.start({ onCandle: showCandle });
-  watchlist.start({ onSymbol: setSymbol, onList: setList });
-  trades.start({ onTrade: showCandle, onSize: setMinSize });
+  panels.start({ watchlist: { onSymbol: setSymbol, onList: setList }, trades: { onTrade: showCandle, onSize: setMinSize } });
   const actions = {
     newest, reset, range: showRange, date: ranges.toggle, leave, zoom: chart.zoom,
     type: () => setType(address.TYPES[(address.TYPES.indexOf(state.type) + 1) % address.TYPES.length]),
-    log: () => setScale('log'), percent: () => setScale('percent'), invert,
+    log: () => setScale('log'), percent: () => setScale('percent'), invert, auto: chart.autoScale,
     indicators: () => menus.toggle('indicators-menu'), watchlist: () => togglePanel('watchlist'), trades: () => togglePanel('trades'), corrections: corrections.open, more: () => menus.toggle('more-menu'),
     zone: pickers.openZone, link: exporting('copyLink'), image: exporting('copyImage'), csv: exporting('csv'), png: exporting('png'), help, full: toggleFullScreen,
     move: (step) => chart.scrollBy(step * Math.max(Math.round((chart.view()?.bars ?? 0) / 20), 1)),
@@ -55,7 +54,6 @@ function start() {
   keyboard.start(actions);
   login.start({ onLogin: repeatFailed });
   feed.onCandles(() => { coverage.paint(); legend.draw(); settleSoon(); });
-  subscribe((changed) => { if (changed.has('panels')) for (const id of address.PANELS) $(id).hidden = !state.panels.includes(id); });
   subscribe((changed) => { if (changed.has('symbols')) noteNewest(); });
   document.addEventListener('show-newest', reset);
   document.addEventListener('show-minutes', () => chooseInterval('1m'));
@@ -82,11 +80,11 @@ const firstAnswer = () => new Promise((resolve) => { subscribe(() => { if (!stat
 
 async function openAddress() {
   const given = address.completed(location.search);
-  const panels = remembered('panels')?.split(',').filter((each) => address.PANELS.includes(each));
+  const kept = remembered('panels')?.split(',').filter((each) => address.PANELS.includes(each));
   range = { bars: given.bars, from: given.from, to: given.to };
   update({
     interval: given.interval, zone: given.zone, type: given.type ?? 'candles', scale: given.scale ?? 'linear', isInverted: given.isInverted, indicators: given.indicators,
-    panels: given.panels ?? (location.search ? [] : panels ?? []), list: given.list ?? 'mine', minSize: given.minSize,
+    panels: given.panels ?? (location.search ? [] : kept ?? []), list: given.list ?? 'mine', minSize: given.minSize,
   });
   chart.setType(state.type);
   chart.setScale(state.scale, state.isInverted);
@@ -294,7 +292,6 @@ function newest() {
 
 function reset() {
   range = FITTING;
-  chart.autoScale();
   open();
 }
 
@@ -311,13 +308,20 @@ function connection(kind, retryAt) {
 }
 
 function message(given) {
-  if (given.type === 'tick') trades.take(given);
+  const { trades, watchlist } = panels.loaded;
+  if (given.type === 'tick') take(given, trades);
   else if (given.type === 'symbol') named(given.symbol);
   else if (given.interval === 'symbols') symbols.readSoon(); // the list has lost one, or gained one that was not sent
-  else if (given.type === 'summary') watchlist.take(given.items);
-  else if (given.interval === 'summary' && given.code === 'missed') watchlist.read();
+  else if (given.type === 'summary') watchlist?.take(given.items);
+  else if (given.interval === 'summary' && given.code === 'missed') watchlist?.read();
   else if (given.interval !== 'ticks') feed.take(given);
-  else if (given.type === 'subscribed' || given.code === 'missed') trades.read(); // some trades were not sent
+  else if (given.type === 'subscribed' || given.code === 'missed') trades?.read(); // some trades were not sent
+}
+
+function take(tick, trades) {
+  const time = Date.parse(tick.ts);
+  if (tick.symbol === state.symbol && time > (state.newest ?? 0)) update({ newest: time });
+  trades?.take(tick);
 }
 
 // A symbol has got its first trade. It may be the one that the page could not show.
@@ -330,7 +334,7 @@ function named(symbol) {
 function repeatFailed() {
   login.check();
   symbols.read();
-  trades.read();
+  panels.loaded.trades?.read();
   coverage.read();
   live.retry();
   if (!state.symbol) openAddress();

@@ -1,10 +1,6 @@
 // The loaded trades of a symbol that have at least a given size. They are an unbroken part of all such trades, newest first.
 
 const LIMIT = 2000; // loaded trades
-const DECIMAL = /^\d{1,30}(\.\d{1,30})?$/;
-
-// The decimal of a typed text, or null for other text.
-export const parsedSize = (text) => (DECIMAL.test(text.trim()) ? text.trim() : null);
 
 // Whether a decimal is at least another one. Both are compared digit by digit, because numbers have too few digits.
 function isAtLeast(one, other) {

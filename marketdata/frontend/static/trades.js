@@ -4,10 +4,10 @@
 import * as api from './api.js';
 import * as decimals from './decimals.js';
 import { $, element } from './dom.js';
-import { now, state, subscribe, update } from './state.js';
+import { now, state, subscribe } from './state.js';
 import { removed } from './status.js';
 import * as zones from './time_zones.js';
-import { parsedSize, TradeList } from './trade_list.js';
+import { TradeList } from './trade_list.js';
 
 const PAGE = 100; // trades of one read
 const FILTERED_PAGE = 1000; // the same with a size, which few trades may have
@@ -47,6 +47,7 @@ export function start({ onTrade, onSize }) {
     else if (changed.has('panels') && isOpen()) read();
     else if (changed.has('zone')) draw();
   });
+  begin(new TradeList(state.minSize));
 }
 
 const isOpen = () => state.panels.includes('trades');
@@ -54,7 +55,7 @@ const scroller = () => $('trade-scroller');
 
 function readSize(onSize) {
   const typed = $('min-size').value;
-  const size = parsedSize(typed);
+  const size = decimals.parsed(typed);
   const isFault = size === null && typed.trim() !== '';
   $('min-size').setAttribute('aria-invalid', String(isFault));
   if (isFault || size === state.minSize) draw();
@@ -69,7 +70,7 @@ function begin(given) {
     [abort, reading, pending, isOlderWanted] = [new AbortController(), Promise.resolve(), 0, false];
   }
   list = given;
-  if (parsedSize($('min-size').value) !== list.minSize) {
+  if (decimals.parsed($('min-size').value) !== list.minSize) {
     $('min-size').value = list.minSize ?? '';
     $('min-size').removeAttribute('aria-invalid');
   }
@@ -138,8 +139,6 @@ function fail(mine) {
 // Adds a tick from the WebSocket, or marks a trade as removed.
 export function take(tick) {
   if (tick.symbol !== state.symbol) return;
-  const time = Date.parse(tick.ts);
-  if (time > (state.newest ?? 0)) update({ newest: time });
   list.take(tick);
   if (waiting) return;
   waiting = true;

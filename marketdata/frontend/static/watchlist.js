@@ -44,6 +44,7 @@ export function start(given) {
     if (changed.has('panels') || changed.has('list') || isBack || isFirst) read();
     if (['symbol', 'failure', 'list', 'live'].some((name) => changed.has(name))) draw();
   });
+  read();
 }
 
 const isOpen = () => state.panels.includes('watchlist');
