@@ -176,6 +176,12 @@ class ChainCursor:
         for symbol, start in read:
             self._cover_pool(transaction, symbol, start, until, "indexed")
 
+    def uncover(self, symbols: Iterable[str], start: int, end: int) -> None:
+        """Report the times [start, end) of symbols as failed."""
+        with self.transaction() as transaction:
+            for symbol in symbols:
+                put_coverage(transaction, symbol, start, end, "failed")
+
     def joining(self) -> list[str]:
         """The members whose own coverage does not touch the chain's."""
         statement = "SELECT symbol FROM pools WHERE chain = ? AND joined = 0 AND next_block IS NULL"

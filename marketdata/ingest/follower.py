@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from marketdata.errors import ProviderError, StateError
+from marketdata.ingest import old_marks
 from marketdata.ingest.chain_cursor import ChainCursor, ReadBlock
 from marketdata.ingest.discovery import Discovery, Found, WaitingPool
-from marketdata.ingest.outbox import Outbox, Transaction, put, put_encoded
+from marketdata.ingest.outbox import Outbox, Transaction, put, put_coverage, put_encoded
 from marketdata.source import swaps
 from marketdata.source.adaptive_range import AdaptiveRange
 from marketdata.source.evm import Block, Header, Log
@@ -92,6 +93,7 @@ class Follower:
         self._provider = provider
         self._chain = chain
         self._listed = pools
+        self._outbox = outbox
         self._cursor = ChainCursor(outbox, chain.name)
         self._discovery = Discovery(provider, chain, outbox)
         self._range = AdaptiveRange()
@@ -154,6 +156,7 @@ class Follower:
 
     def _begin(self) -> None:
         self._discovery.check_names(self._listed)
+        old_marks.remove(self._outbox, self._provider, self._listed, self._cursor.uncover)
         self._discovery.read_listed(self._listed)
         self._cursor.begin_at([pool.start_block for pool in self._listed])
         self._discovery.begin(self._cursor, self._finalized)
@@ -162,7 +165,10 @@ class Follower:
 
     def _regroup(self) -> None:
         """Build the members' group anew, because the pools have changed."""
-        self._pools = {pool.symbol: pool for pool in (*self._listed, *self._discovery.pools())}
+        # A pool that was begun before its start_block goes on there, whatever start_block says now.
+        begun = {pool.symbol: pool.first_block for pool in self._cursor.pools()}
+        listed = [replace(each, start_block=min(each.start_block, begun[each.symbol])) for each in self._listed]
+        self._pools = {pool.symbol: pool for pool in (*listed, *self._discovery.pools())}
         late = self._cursor.late()
         waiting = self._discovery.waiting()
         self._waiting = PoolIndex(waiting)
@@ -243,7 +249,7 @@ class Follower:
             self._cursor.forget(transaction, min(self._finalized, start.number - self._limits.kept))
             new, waiting = self._discovery.record(transaction, self._cursor, found)
             index = PoolIndex([*group.pools.values(), *new]) if new else group.index
-            made = self._put_ticks(transaction, index, read)
+            made, unread = self._put_ticks(transaction, index, read)
             self._cursor.advance(transaction, last + 1)
             times = {each.block: each.time for each in found}
             begins = {pool.symbol: times[pool.start_block] for pool in new}
@@ -253,6 +259,7 @@ class Follower:
                 if symbol in begins or self._pools[symbol].start_block <= last
             ]
             self._cursor.cover(transaction, joining, end.time + 1)
+            self._uncover(transaction, unread, start, end)
             self._cursor.finalize(transaction, min(self._finalized, last))
             counted = self._count_waiting(transaction, [self._waiting, PoolIndex(waiting)], read)
         self._note(start.number, last, made)
@@ -266,25 +273,41 @@ class Follower:
     def _store_late(self, group: PoolGroup, read: Read, _found: list[Found]) -> None:
         (start, _), (end, _) = read[0], read[-1]
         with self._cursor.transaction() as transaction:
-            made = self._put_ticks(transaction, group.index, read)
+            made, unread = self._put_ticks(transaction, group.index, read)
             self._cursor.cover_late(transaction, [(symbol, start.time) for symbol in group.pools], end.time + 1)
+            self._uncover(transaction, unread, start, end)
             self._cursor.advance_late(transaction, group.pools, end.number + 1)
         self._note(start.number, end.number, made)
         if end.number + 1 == self._cursor.next_block():
             self._regroup()
 
-    def _put_ticks(self, transaction: Transaction, index: PoolIndex[Pool], read: Read) -> int:
-        """Put the ticks of blocks into the outbox; return how many."""
+    def _put_ticks(self, transaction: Transaction, index: PoolIndex[Pool], read: Read) -> tuple[int, dict[str, str]]:
+        """Put the ticks of blocks into the outbox. Returns how many, and the symbols of which every log was discarded,
+        with the reason."""
         trades: Counter[str] = Counter()
+        skipped, made = swaps.Skipped(), []
+
+        def skip(pool: Pool, log: Log, reason: str, error: ValueError) -> None:
+            skipped(pool, log, reason, error)
+            _log.info("skipped %s in %s, log %d: %s", pool.symbol, log.transaction, log.position, error)
+
         for block, logs in read:
-            ticks = swaps.ticks(index, logs, self._skip)
+            ticks = swaps.ticks(index, logs, skip)
+            made += ticks
             traded = {tick.symbol for tick in ticks}
             put(transaction, self._cursor.restores(transaction, block, traded))
             put_encoded(transaction, [tick.body for tick in ticks])
             self._cursor.keep(transaction, block, traded)
             trades.update(tick.symbol for tick in ticks)
         self._cursor.count_trades(transaction, trades)
-        return trades.total()
+        self.counts.skipped += skipped.counts
+        return len(made), skipped.unread(made)
+
+    def _uncover(self, transaction: Transaction, unread: Mapping[str, str], start: Block, end: Block) -> None:
+        """Report the times of these blocks as failed for symbols that were not read."""
+        for symbol, reason in unread.items():
+            put_coverage(transaction, symbol, start.time, end.time + 1, "failed")
+            _log.warning("%s: blocks %d to %d are not indexed: %s", symbol, start.number, end.number, reason)
 
     def _count_waiting(self, transaction: Transaction, waiting: Sequence[PoolIndex[WaitingPool]], read: Read) -> bool:
         """Count the swaps of waiting pools. Returns whether one of them is read from now on."""
@@ -303,10 +326,6 @@ class Follower:
         self.counts.ticks += made
         if made:
             _log.info("%s: read blocks %d to %d: %d ticks", self._chain.name, first, last, made)
-
-    def _skip(self, pool: Pool, log: Log, reason: str, error: ValueError) -> None:
-        self.counts.skipped[reason] += 1
-        _log.info("skipped %s in %s, log %d: %s", pool.symbol, log.transaction, log.position, error)
 
     # -- finality and reorganisations --------------------------------------------------------------------------------
 

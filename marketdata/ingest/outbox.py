@@ -109,6 +109,11 @@ MIGRATIONS = (
     CREATE INDEX late ON pools (chain) WHERE next_block IS NOT NULL;
     CREATE INDEX joining ON pools (chain) WHERE joined = 0;
     """,
+    """
+    -- What earlier releases recorded in backfilled. They stored nothing below the start_block of rpc.json, but recorded
+    -- these blocks, too. A row stays until a start_block was compared with it.
+    CREATE TABLE old_marks AS SELECT symbol, address, first, last FROM backfilled;
+    """,
 )
 """The steps that build the tables. ``user_version`` is the number of steps that a file has. A step is never changed
 after a release; a change of the tables is a further step."""

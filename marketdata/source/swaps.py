@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -51,6 +52,33 @@ def ticks(pools: PoolIndex[Pool], logs: Iterable[Log], skip: Skip) -> list[SwapT
             except ValueError as error:
                 skip(pool, log, "no_price" if isinstance(error, NotATrade) else "not_a_swap", error)
     return found
+
+
+class Skipped:
+    """A :data:`Skip` that collects what it is told, for one range of blocks."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        """How many swaps yielded no tick, by reason."""
+        self._errors: dict[str, tuple[int, ValueError]] = {}
+        self._read: set[str] = set()
+
+    def __call__(self, pool: Pool, _log: Log, reason: str, error: ValueError) -> None:
+        self.counts[reason] += 1
+        if reason == "no_price":  # such a swap was understood
+            self._read.add(pool.symbol)
+        else:
+            self._errors[pool.symbol] = (self._errors.get(pool.symbol, (0,))[0] + 1, error)
+
+    def unread(self, ticks: Iterable[SwapTick]) -> dict[str, str]:
+        """The symbols of which every log was discarded, with the reason: their swaps of this range were not read.
+        ``ticks`` are those of the range."""
+        read = self._read | {tick.symbol for tick in ticks}
+        return {
+            symbol: f"all {count} logs were discarded, the last one because it {error}"
+            for symbol, (count, error) in self._errors.items()
+            if symbol not in read
+        }
 
 
 def tick_json(pool: Pool, log: Log) -> str:

@@ -88,6 +88,13 @@ class Past(Market):
             return [(first, last) for first, last in rows]
         return []
 
+    def pretend_stored(self, last: int) -> None:
+        """Give the state file the marks that an earlier release made for the blocks 0 to ``last``."""
+        with closing(sqlite3.connect(self._folder / "md_ticks_v1.sqlite")) as state, state:
+            rows = [("md_ticks_v1", f"TEST:{pool.name}", pool.address, 0, last) for pool in self.pools]
+            state.executemany("INSERT INTO backfilled VALUES (?, ?, ?, ?, ?)", rows)
+            state.executescript("DROP TABLE old_marks; PRAGMA user_version = 2;")
+
     def forget(self) -> None:
         """Remove the state of both programs, as if neither had run here. The store stays as it is."""
         shutil.rmtree(self._folder)
@@ -133,6 +140,39 @@ def test_live_and_backfilled_ticks_are_those_of_the_receipts(past: Past) -> None
     # Blocks that the ingestor has read can be requested, too.
     done = past.backfill.run("--from-block", str(began), "--to-block", str(began + 2))
     assert re.match(rf"TEST: 3 blocks up to block {began + 2} read .*, 0 new, \d+ known, 0 refused", done.stdout)
+
+
+def test_the_recipe_of_the_manual_stores_what_is_below_start_block(past: Past) -> None:
+    """A recent ``start_block``, the ingestor, then ``--from-block``. An earlier release dropped the swaps below
+    ``start_block``, so its marks are false: they are removed, and named."""
+    past.forget()
+    past.trade_and_bury(12)
+    past.trade(1)
+    began = int(past.chain("eth_blockNumber"), 16)
+    entries = [pool.entry() | {"start_block": began} for pool in past.pools]
+    past.ingestor.configure(pools=entries)
+    past.backfill.configure(pools=entries)
+    past.ingestor.start()
+    until(lambda: f" read blocks {began} " in past.ingestor.said())
+    past.ingestor.stop()
+    past.chain.mine(CONFIRMATIONS)
+    symbols = [f"TEST:{pool.name}" for pool in past.pools]
+    past.pretend_stored(began - 1)
+    done = past.backfill.run()
+    [said] = re.findall(r"(.*): the blocks 0 to \d+ were marked as stored, .* --from-block 0\b", done.stderr)
+    assert (done.returncode, set(said.split(", "))) == (0, set(symbols)), done.stderr
+    with closing(Client(past.api.port, past.api.token("read"))) as read:
+        for symbol in symbols:
+            assert read("GET", f"/v1/coverage?symbol={symbol}")[1]["ranges"][0]["state"] == "failed"
+    stored = sum(tick["block"]["number"] < began for tick in past.exchanges.ticks(*past.pools))
+    done = past.backfill.run("--from-block", "0")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f" {stored} ticks, " in done.stdout
+    past.assert_complete()
+    past.ingestor.start()
+    past.assert_covered()
+    past.ingestor.stop()
+    past.backfill.configure(pools=[pool.entry() for pool in past.pools])
 
 
 def test_a_killed_backfill_reads_no_finished_range_again(past: Past) -> None:

@@ -3,15 +3,18 @@ ranges."""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
 from marketdata.errors import MarketError, ProviderError, Stopped
+from marketdata.ingest import old_marks
 from marketdata.ingest.api_client import ApiClient
 from marketdata.ingest.backfill import plan
 from marketdata.ingest.backfill.plan import Bounds, Plan, Span
@@ -32,6 +35,9 @@ _RECORD_S = 1.0
 """Seconds between two recordings of stored ranges. A recording takes some transactions for each pool."""
 _TAKE_S = 0.2
 _STOP_S = 5.0
+_UNREAD = "%s: blocks %d to %d are not indexed: %s"
+
+_log = logging.getLogger("marketdata.backfill")
 
 
 @dataclass
@@ -136,20 +142,21 @@ class Backfill:
         final = min(final, head.number - 1)
         pools = [pool_check.require(self._provider, pool, self._chain.native) for pool in self._chain.pools]
         found = Discovery(self._provider, self._chain, outbox).pools()
-        self._workers.pools = {pool.symbol: pool for pool in (*pools, *found)}
         self._writer.require_table(self._table)
-        ranges = StoredRanges(outbox, self._table, self._workers.pools.values())
+        old_marks.remove(outbox, self._provider, pools, partial(self._writer.cover, state="failed"))
+        ranges = StoredRanges(outbox, self._table, [*pools, *found])
         cursor = ChainCursor(outbox, self._chain.name)
         # The pools of factories are read from one block on, so that their blocks become few spans. Before its creation
         # a pool has no swaps.
         listed = {pool.symbol for pool in pools}
         oldest = min((pool.start_block for pool in found), default=0)
         left = {}
-        for pool in self._workers.pools.values():
+        for pool in (*pools, *found):
             bounds = self._bounds(pool, cursor, final)
             if pool.symbol not in listed and self._first is None and bounds.first <= bounds.last:
                 bounds = bounds._replace(first=min(oldest, bounds.first))
             self.bounds[pool.symbol] = bounds
+            self._workers.pools[pool.symbol] = replace(pool, start_block=bounds.first)
             left[pool.symbol] = plan.gaps(bounds.first, bounds.last, ranges.of(pool.symbol))
         self._plan = Plan(plan.spans(left))
         self._size = SpanSize(self._plan.blocks)
@@ -220,11 +227,17 @@ class Backfill:
         self._limit.progress()
 
     def _record(self, ranges: StoredRanges) -> None:
-        """Report the coverage of stored spans, and record their ranges."""
-        for start, end, symbols in _times(self._stored):
+        """Report the coverage of stored spans, and record their ranges. What was not read is neither indexed nor
+        recorded, so the next run reads it again."""
+        read = [outcome for outcome in map(_without_unread, self._stored) if outcome.span.symbols]
+        for start, end, symbols in _times(read):
             self._writer.cover(symbols, start, end)
+        for outcome in self._stored:
+            for symbol, reason in outcome.unread.items():
+                self._writer.cover([symbol], outcome.start, outcome.end, "failed")
+                _log.warning(_UNREAD, symbol, outcome.span.first, outcome.span.last, reason)
         refusals = [refusal for outcome in self._stored for refusal in outcome.refusals]
-        ranges.add([outcome.span for outcome in self._stored], refusals)
+        ranges.add([outcome.span for outcome in read], refusals)
         self._stored = []
         self._record_at = monotonic() + _RECORD_S
 
@@ -234,6 +247,14 @@ class Backfill:
         headers = self._limit.retry(lambda: self._provider.headers(sorted(set(ends.values()))))
         blocks = {header.number: header for header in headers}
         self._writer.finalize({symbol: blocks[end] for symbol, end in ends.items()})
+
+
+def _without_unread(outcome: SpanOutcome) -> SpanOutcome:
+    """The outcome for those symbols that were read."""
+    if not outcome.unread:
+        return outcome
+    symbols = tuple(symbol for symbol in outcome.span.symbols if symbol not in outcome.unread)
+    return replace(outcome, span=outcome.span._replace(symbols=symbols))
 
 
 def _times(outcomes: Iterable[SpanOutcome]) -> list[tuple[int, int, tuple[str, ...]]]:

@@ -21,7 +21,6 @@ from marketdata.ingest.backfill.plan import Span
 from marketdata.ingest.backfill.storing import ApiWriter, Refusal, RetryLimit
 from marketdata.ingest.span_size import THREADS
 from marketdata.source import swaps
-from marketdata.source.evm import Log
 from marketdata.source.failover import connected
 from marketdata.source.log_filter import LogFilter, swap_filter
 from marketdata.source.pools.pool import Pool, PoolIndex
@@ -46,6 +45,8 @@ class SpanOutcome:
     refusals: list[Refusal] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
     """Swaps that yielded no tick, by the reason of :data:`marketdata.source.swaps.Skip`."""
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """The symbols of which every log was discarded, with the reason."""
     error: MarketError | None = None
 
 
@@ -60,8 +61,9 @@ class SpanWorkers:
         """The provider for the thread that submits the spans. That thread closes it."""
         self._providers = [self.provider.beside() for _ in range(THREADS)]
         apis = [connect() for _ in range(THREADS)]
-        self.pools: Mapping[str, Pool] = {}
-        """The pools of the spans, by symbol. They are set before ``start``."""
+        self.pools: dict[str, Pool] = {}
+        """The pools of the spans, by symbol, each with the block where its spans begin. They are set before
+        ``start``."""
         # Successive spans have the same pools, which may be thousands.
         self._selection = lru_cache(maxsize=2)(self._select)
         self._spans: queue.SimpleQueue[Span | None] = queue.SimpleQueue()
@@ -114,11 +116,9 @@ class SpanWorkers:
         outcome = SpanOutcome(span, headers[span.first].time, headers[after].time)
         outcome.contradicted = provider.contradicted_ranges - contradicted
 
-        def skip(_pool: Pool, _log: Log, reason: str, _error: ValueError) -> None:
-            outcome.skipped[reason] += 1
-
-        ticks = swaps.ticks(index, logs, skip)
-        outcome.ticks = len(ticks)
+        skipped = swaps.Skipped()
+        ticks = swaps.ticks(index, logs, skipped)
+        outcome.ticks, outcome.skipped, outcome.unread = len(ticks), skipped.counts, skipped.unread(ticks)
         stored = writer.ticks([tick.body for tick in ticks])
         outcome.new, outcome.known, outcome.refusals, outcome.pruned = stored
         return outcome

@@ -99,14 +99,14 @@ class ApiWriter:
             left += self._send([line for body in again for line in after_restore(body)]).refusals
         return Stored(new, known, left, pruned)
 
-    def cover(self, symbols: Sequence[str], start: int, end: int) -> None:
-        """Report the times [start, end) as indexed, in seconds since 1970. On some chains several blocks have the same
-        time, so the range may be empty. An empty range is not reported."""
+    def cover(self, symbols: Sequence[str], start: int, end: int, state: str = "indexed") -> None:
+        """Report the times [start, end), in seconds since 1970, as indexed or failed. On some chains several blocks
+        have the same time, so the range may be empty. An empty range is not reported."""
         if start == end:
             return
         for at in range(0, len(symbols), MAX_ITEMS):
             part = symbols[at : at + MAX_ITEMS]
-            body = {"symbols": part, "from": start * 1000, "to": end * 1000, "state": "indexed"}
+            body = {"symbols": part, "from": start * 1000, "to": end * 1000, "state": state}
             self._limit.retry(lambda body=body: self._cover(json.dumps(body).encode()))  # type: ignore[misc]
 
     def finalize(self, blocks: Mapping[str, Header]) -> None:

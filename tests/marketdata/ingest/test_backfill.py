@@ -71,6 +71,7 @@ class Api(Provider):
         self.ids: list[str] = []
         self.rejected: list[dict[str, Any]] = []
         self.covered: list[tuple[int, int]] = []
+        self.states: list[str] = []
         self.finalized: list[int] = []
 
     def respond(self, method: str, path: str, body: bytes) -> Any:
@@ -81,6 +82,7 @@ class Api(Provider):
         if path == "/v1/coverage":
             found = json.loads(body)
             self.covered.append((found["from"], found["to"]))
+            self.states.append(found["state"])
             return found
         items = [json.loads(line) for line in body.splitlines()]
         self.ids += [each["id"] for each in items if "id" in each]
@@ -142,6 +144,26 @@ def test_pruned_ticks_are_counted_and_no_dead_letters(tmp_path: Path, chain: Syn
     assert f", {work.counts.pruned} not stored, because ticks of " in Progress(work, "T", None).summary()
     with closing(Outbox(tmp_path / "o.sqlite")) as outbox:
         assert outbox.count_dead_letters() == 0
+
+
+class Unreadable(SyntheticChain):
+    """The data of its events is of no swap."""
+
+    def logs(self, number: int) -> list[dict[str, Any]]:
+        return [log | {"data": "0x00"} for log in super().logs(number)]
+
+
+def test_a_range_of_which_every_log_was_discarded_is_not_indexed(
+    tmp_path: Path, api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(Unreadable(head=202, swaps=1)) as chain:
+        work = backfill(tmp_path, chain, api)
+    assert (work.error, work.counts.skipped) == (None, {"not_a_swap": 201})
+    assert set(api.states) == {"failed"}
+    assert "SYN:A-B: blocks 0 to 11 are not indexed: all 12 logs were discarded, the last one because" in caplog.text
+    with closing(SyntheticChain(head=202, swaps=1)) as chain:  # the kind of the pool was corrected
+        assert backfill(tmp_path, chain, api).counts.new == 201
+    assert api.states[-1] == "indexed"
 
 
 def test_no_block_is_requested_twice(tmp_path: Path, api: Api) -> None:
