@@ -178,12 +178,6 @@ class PlaceStop:
                 found[f"{symbol.print_name} {symbol.symtab.fullname()}"] = symbol
         names = Counter(os.path.basename(symbol.symtab.filename) for symbol in found.values())
         return {key: f"{symbol.print_name} ({_file_of(symbol, names)}:{symbol.line})" for key, symbol in found.items()}
-        for location in self._breakpoint.locations:
-            symbol = function_at(location.address, self._name)
-            if symbol is not None:
-                file = symbol.symtab.fullname()
-                found[f"{symbol.print_name} {file}"] = f"{symbol.print_name} ({os.path.basename(file)}:{symbol.line})"
-        return found
 
     def _prefer_exact_name(self) -> None:
         """If there is a function with exactly the stop's name, use only this function. For ``total`` gdb also finds
