@@ -187,13 +187,17 @@ class Conflict(MarketError):
     )
 
 
+PRUNED_UNTIL = "pruned_until"
+"""The member of a problem ``pruned`` that has the line in milliseconds."""
+
+
 class Pruned(Conflict):
     """The ticks that this needs, or would change, were pruned: only their candles are kept."""
 
     code = "pruned"
     remedy = (
-        "The message names the line. Ask for times from the line on, or for candles of `1m` or longer, which are kept. "
-        "Nothing can be stored or removed before the line any more."
+        "`pruned_until` is the line (milliseconds). Ask for times from the line on, or for candles of `1m` or longer, "
+        "which are kept. Nothing can be stored or removed before the line any more."
     )
     narrower = ()
 

@@ -17,8 +17,9 @@ from marketdata.errors import FieldError, InvalidValue
 
 SYMBOL = re.compile(r"[A-Za-z0-9:._/-]{1,64}")
 CHAIN = re.compile(r"[A-Za-z0-9._/-]{1,62}")
-NAME = re.compile(r"[^\x00-\x20\x7f-\xa0\ud800-\udfff]{1,128}")
-"""The form of ids and hashes: no white space, no control characters, and no surrogates."""
+NAME = re.compile(r"[^\x00-\x20\x7f-\xa0\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]{1,128}")
+"""The form of ids and hashes: no white space, no control characters, no surrogates, and none of the characters that
+change the direction of text, because a shown id could then read like another one."""
 DECIMAL = re.compile(r"[0-9]{1,30}(?:\.[0-9]{1,30})?")
 RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 MILLISECONDS = re.compile(r"(-?[0-9]{1,15})(?:\.([0-9]+))?")
@@ -243,7 +244,7 @@ def looks_like_seconds(us: int, value: Any) -> bool:
 _FORMS = {
     SYMBOL: "must be 1 to 64 characters of A-Z a-z 0-9 : . _ / -",
     CHAIN: "must be 1 to 62 characters of A-Z a-z 0-9 . _ / -",
-    NAME: "must be a string of 1 to 128 characters without white space",
+    NAME: "must be a string of 1 to 128 characters without white space, control and bidirectional characters",
 }
 
 

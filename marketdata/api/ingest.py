@@ -15,9 +15,10 @@ from marketdata.api.ingest_csv import stored_blocks
 from marketdata.api.request_validation import decoded, media_type
 from marketdata.api.routing import Request
 from marketdata.api.tick_writer import Stored
-from marketdata.errors import Conflict, InvalidValue, MalformedJson, MarketError, Pruned, TooLarge
+from marketdata.errors import PRUNED_UNTIL, Conflict, InvalidValue, MalformedJson, MarketError, Pruned, TooLarge
 from marketdata.http.reply import CSV_TYPE, JSON, NDJSON, Headers, Reply, answer
 from marketdata.limits import MAX_BODY_BYTES, MAX_ITEMS, MAX_REJECTED_LINES
+from marketdata.store import symbols
 from marketdata.store.ticks import REFUSALS, Outcome
 from marketdata.tick import Item, parse_item, parse_tick
 
@@ -47,9 +48,17 @@ def _single(request: Request, value: Any) -> Reply:
     outcome = stored.outcomes[0]
     if outcome in REFUSALS:
         code, detail = REFUSALS[outcome]
-        raise Pruned(detail) if outcome == Outcome.PRUNED else Conflict(detail, code=code)
+        raise _pruned(request, tick.symbol) if outcome == Outcome.PRUNED else Conflict(detail, code=code)
     status = 201 if outcome == Outcome.CREATED else 200
     return answer({"id": tick.id, "status": outcome}, status, _version(stored))
+
+
+def _pruned(request: Request, name: str) -> Pruned:
+    """The refusal of a single tick, with the symbol's line."""
+    services = request.services
+    with services.pool.connection() as connection:
+        line = symbols.pruned_until(connection, services.served.version(), name)
+    return Pruned(REFUSALS[Outcome.PRUNED][1], extra={PRUNED_UNTIL: line})
 
 
 def _batch(request: Request, values: Iterable[tuple[int, Any]], parse: Callable[[Any], Item]) -> Reply:

@@ -57,8 +57,14 @@ def translate(error: psycopg.Error) -> e.MarketError:
     """
     kind = _kind(error)
     if error.sqlstate in (_INVALID_PARAMETER_VALUE, _PRUNED) and error.diag.message_primary:
-        return kind(error.diag.message_primary)
+        return kind(error.diag.message_primary, extra=_line(error))
     return kind(DETAILS[kind])
+
+
+def _line(error: psycopg.Error) -> dict[str, int]:
+    """The line of pruned ticks in milliseconds, which ``sql/candles.sql`` gives as the detail."""
+    detail = error.diag.message_detail or ""
+    return {e.PRUNED_UNTIL: int(detail)} if error.sqlstate == _PRUNED and detail.isdecimal() else {}
 
 
 def _kind(error: psycopg.Error) -> type[e.MarketError]:

@@ -190,6 +190,18 @@ def resolve(conn: Connection, version: Version, symbol: str) -> str:
     return str(row[0])
 
 
+def pruned_until(conn: Connection, version: Version, symbol: str) -> int:
+    """The line of this symbol or alias in milliseconds: the ticks before it were pruned, or will be. Raises NotFound if
+    no tick was."""
+    line: LiteralString = "SELECT (extract(epoch FROM s.pruned_until) * 1000)::bigint FROM {symbols} s WHERE "
+    row = conn.execute(
+        version.query(line + IS_SYMBOL + " AND s.pruned_until > '-infinity'"), {"symbol": symbol}
+    ).fetchone()
+    if row is None:
+        raise unknown_symbol(symbol)
+    return int(row[0])
+
+
 def is_known(conn: Connection, version: Version, symbol: str) -> bool:
     """Whether anything was ever stored for this symbol or alias."""
     row = conn.execute(version.query("SELECT FROM {symbols} WHERE symbol = {canonical}(%s)"), (symbol,)).fetchone()

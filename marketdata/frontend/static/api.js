@@ -16,6 +16,7 @@ export class Refusal extends Failure {
     super(problem.detail || problem.title || `the service answered ${status}`);
     this.code = problem.code || 'unknown';
     this.status = status;
+    this.prunedUntil = problem.pruned_until; // of the code `pruned`
     this.pointers = (problem.errors ?? []).map(({ pointer }) => pointer);
     this.isTemporary = status >= 500 || status === 429;
   }

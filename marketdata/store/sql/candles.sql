@@ -126,7 +126,8 @@ BEGIN
         RETURN NULL;
     ELSIF is_below THEN
         RAISE EXCEPTION 'ticks of % before % are pruned: ask for times from then on, or for candles of 1m or longer', symbol,
-            to_char(line AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') USING ERRCODE = 'object_not_in_prerequisite_state';
+            to_char(line AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') USING ERRCODE = 'object_not_in_prerequisite_state',
+            DETAIL = (extract(epoch FROM line) * 1000)::bigint;  -- for programs
     END IF;
     RETURN line;
 END $$;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 from hypothesis import given
@@ -27,6 +28,15 @@ def test_a_tick_is_created_once(api: Api, tick: Make) -> None:
     same = {**one, "price": "1.500", "ts": "2023-11-14T22:13:20.000000Z", "seq": 0, "side": None}
     assert api("POST", INGEST, same, status=200).json["status"] == "duplicate"
     api.problem("POST", INGEST, {**one, "price": "1.6"}, status=409, code="tick_conflict")
+
+
+def test_what_turns_text_around_is_refused(api: Api, tick: Make) -> None:
+    """A page or a terminal would show such an id as another one."""
+    for character in "\x07\x7f\x85\u061c\u200e\u200f\u202a\u202e\u2066\u2069":
+        for fault in ({"id": f"a{character}b"}, {"tx": f"a{character}b"}, {"symbol": f"TURNED:{character}B"}):
+            api.problem("POST", INGEST, tick(**fault), status=422, code="invalid_value")
+        path = f"/v1/ticks?symbol={quote(character)}"
+        api.problem("GET", path, status=422, code="invalid_value")
 
 
 def version_of(response: Any) -> int:

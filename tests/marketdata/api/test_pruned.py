@@ -56,6 +56,7 @@ def test_items_before_the_line_are_rejected_by_name(api: Api) -> None:
     )
     assert [(each["index"], each["code"]) for each in found["rejected"]] == [(n, "pruned") for n in range(3)]
     assert (found["accepted"], found["duplicates"]) == (1, 1)
+    assert api.problem("POST", "/v1/ingest/tick", tick(9, LINE - 1), status=409, code="pruned")["pruned_until"] == LINE
 
 
 def test_what_needs_pruned_ticks_is_refused(api: Api) -> None:
@@ -66,7 +67,8 @@ def test_what_needs_pruned_ticks_is_refused(api: Api) -> None:
         f"{ticks}&format=ndjson",
         f"/v1/udf/history?symbol={SYMBOL}&resolution=1S&from={LINE // 1000 - 9}&to={LINE // 1000 + 99}",
     ):  # fmt: skip
-        assert api.problem("GET", path, status=409, code="pruned")["detail"] == DETAIL, path
+        found = api.problem("GET", path, status=409, code="pruned")
+        assert (found["detail"], found["pruned_until"]) == (DETAIL, LINE), path
     for path in (f"klines?interval=1s&startTime={LINE - 1000}", "aggTrades?fromId=0"):
         found = api("GET", f"/api/v3/{path}&symbol={SYMBOL}", status=409).json
         assert found == {"code": -1130, "msg": f"Data sent for a parameter is not valid: {DETAIL}"}, path
