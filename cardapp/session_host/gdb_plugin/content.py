@@ -11,6 +11,8 @@ MAX_ELEMENTS = 200
 """How many elements of a container, and characters of its text, are shown. The sign ``…`` stands for the rest."""
 MAX_DEPTH = 20
 """How deep a value is shown. The sign ``{…}`` stands for what lies deeper."""
+MAX_SORTED = 10_000
+"""How many elements of an unordered container are read to sort them. A larger one is shown as ``{…}``."""
 
 
 class Content(NamedTuple):

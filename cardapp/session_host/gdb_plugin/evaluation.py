@@ -161,10 +161,13 @@ class _Rewriting:
             for key, value in content.items:
                 if key is not None and rendering.text(key) == wanted:
                     return self._named(value)
-            raise gdb.error(f"{operand} has no key {index}")
+            known = "" if content.size <= rendering.MAX_READ else f" among the first {rendering.MAX_READ}"
+            raise gdb.error(f"{operand} has no key {index}{known}")
         number = int(gdb.parse_and_eval(index))
         for _, value in islice(content.items, number, number + 1) if number >= 0 else ():
             return self._named(value)
+        if 0 <= number < content.size:
+            raise gdb.error(f"{operand}: element {index} is behind the first {rendering.MAX_READ}; no others are read")
         raise gdb.error(f"{operand} has no element {index}: its size is {content.size}")
 
     def _named(self, value: gdb.Value) -> str:
@@ -197,4 +200,6 @@ def _size(operand: str) -> str:
     if kind.code != gdb.TYPE_CODE_ARRAY:
         raise gdb.error(f"size({operand}): {operand} is neither a container nor an array")
     low, high = kind.range()
+    if kind.sizeof == 0 and high >= low:
+        raise gdb.error(f"size({operand}): the type of {operand} does not say how many it has")
     return str(high - low + 1)

@@ -10,26 +10,22 @@ and capacity. The elements of an unordered container are sorted by the text of t
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib
 import itertools
-import os
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import gdb
 
-from cardapp.session_host.gdb_plugin import rust_values
-from cardapp.session_host.gdb_plugin.content import MAX_DEPTH, MAX_ELEMENTS, Content
+from cardapp.session_host.gdb_plugin import libstdcxx, rust_values
+from cardapp.session_host.gdb_plugin.content import MAX_DEPTH, MAX_ELEMENTS, MAX_SORTED, Content
 
 MAX_PARTS = 5000
 """How many elements are shown of all containers in a value, however they are nested."""
 MAX_LINKS = 200
 """How many owning pointers in a value are followed."""
 MAX_READ = 100_000
-"""How many elements of a container are read, to sort them or to find one. The memory may not be initialised."""
+"""How many elements of a container are read to find one. The memory may not be initialised."""
 
 # gdb's defaults, passed explicitly because the learner may have changed them. See gdb.Value.format_string.
 _FORMAT: dict[str, Any] = {
@@ -48,33 +44,17 @@ _FORMAT: dict[str, Any] = {
 }
 _SCALARS = (gdb.TYPE_CODE_INT, gdb.TYPE_CODE_CHAR, gdb.TYPE_CODE_BOOL, gdb.TYPE_CODE_FLT, gdb.TYPE_CODE_ENUM)
 _REFERENCES = (gdb.TYPE_CODE_REF, gdb.TYPE_CODE_RVALUE_REF)
+_SHOWN_BY_ADDRESS = (gdb.TYPE_CODE_FUNC, gdb.TYPE_CODE_METHOD, gdb.TYPE_CODE_METHODPTR)
 _OWNER = re.compile(r"std::(?:__\w+::)*(?:unique|shared)_ptr<")
 _HOLDER = re.compile(r"std::(?:\w+::)*(?:optional|variant|any)\b")
 _TUPLE = re.compile(r"std::(?:__\w+::)*tuple<")
 _UNORDERED = re.compile(r"std::(?:\w+::)*unordered_")
 _ARRAY = re.compile(r"std::(?:__\w+::)*array<")
-_POINTERS = {"__gnu_cxx::__normal_iterator": "_M_current", "std::_Deque_iterator": "_M_cur"}
-"""The iterators of libstdc++ that have a pointer to the element, with the name of this pointer."""
-_NODES = {
-    "std::_List_iterator": "_M_node",
-    "std::_List_const_iterator": "_M_node",
-    "std::_Fwd_list_iterator": "_M_node",
-    "std::_Fwd_list_const_iterator": "_M_node",
-    "std::_Rb_tree_iterator": "_M_node",
-    "std::_Rb_tree_const_iterator": "_M_node",
-    "std::__detail::_Node_iterator": "_M_cur",
-    "std::__detail::_Node_const_iterator": "_M_cur",
-}
-"""The iterators that have a pointer to the node in which the element is, behind the links to other nodes."""
-_CAPACITY = re.compile(r", capacity \d+")
 _SIZE = re.compile(r"(?:of length|with) (\d+)")
 _VIRTUAL_TABLE = re.compile(r"(?:\b0x[0-9a-f]+ |(?<== ))(?=<vtable for )")
 _VIRTUAL_OFFSET = re.compile(r"(&virtual table offset )\d+")
 _ADDRESS = re.compile(r"\b0x[0-9a-f]+")
 _QUOTED = re.compile(r'("(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\')')
-_LIBSTDCXX = "/usr/share/gcc/python"
-"""Where Debian keeps the printers of libstdc++. gdb itself loads them with the shared library only."""
-
 Item = tuple[gdb.Value | None, gdb.Value]
 
 
@@ -109,9 +89,16 @@ def contents(value: gdb.Value) -> Content | None:
 
 
 def _format(value: gdb.Value, **options: Any) -> str:
-    shown = str(value.format_string(**_FORMAT | options)).strip()
-    parts = _QUOTED.split(shown)  # a text of the program may have dots, too
-    return "".join(each if number % 2 else _masked(each) for number, each in enumerate(parts))
+    return _outside_texts(_masked, str(value.format_string(**_FORMAT | options)).strip())
+
+
+def _outside_texts(change: Callable[[str], str], shown: str) -> str:
+    """The text, changed where it is not in quotes: a text of the program may have dots or a number, too."""
+    return "".join(each if number % 2 else change(each) for number, each in enumerate(_QUOTED.split(shown)))
+
+
+def _without_addresses(shown: str) -> str:
+    return _outside_texts(lambda each: _ADDRESS.sub("*", each), shown)
 
 
 def _masked(shown: str) -> str:
@@ -136,10 +123,6 @@ def plain(value: gdb.Value) -> gdb.Value:
         value = value.referenced_value()
     is_object = value.type.strip_typedefs().code == gdb.TYPE_CODE_STRUCT and value.address is not None
     return value.cast(value.dynamic_type) if is_object else value
-
-
-def _name(value: gdb.Value) -> str:
-    return value.type.strip_typedefs().unqualified().name or ""
 
 
 # -- rendering -------------------------------------------------------------------------------------------------------
@@ -182,22 +165,22 @@ class _Rendering:
                 owner.pretty_printers = printers
 
     def _content(self, value: gdb.Value) -> Content | None:
-        if _ARRAY.match(_name(value)):
+        if _ARRAY.match(libstdcxx.name_of(value)):
             elements = value["_M_elems"]
             low, high = elements.type.strip_typedefs().range()
             return Content("sequence", high + 1 - low, [(None, elements[n]) for n in range(low, high + 1)])
-        if _is_iterator(value):
-            pointed = _pointed(value)
+        if libstdcxx.is_iterator(value):
+            pointed = libstdcxx.pointed(value)
             return _holder(None if pointed is None else plain(pointed))
         printer = self._printer(value)
         if printer is None:
             return None
-        if _OWNER.match(_name(value)):
-            pointer = _pointer_in(printer)
+        if _OWNER.match(libstdcxx.name_of(value)):
+            pointer = libstdcxx.pointer_in(printer)
             return _holder(plain(pointer.dereference()) if int(pointer) else None)
-        if _HOLDER.match(_name(value)):
-            return _holder(_held_by(printer))
-        if _hint(printer) == "string":
+        if _HOLDER.match(libstdcxx.name_of(value)):
+            return _holder(libstdcxx.held_by(printer))
+        if libstdcxx.hint(printer) == "string":
             return _characters(printer.to_string())
         return self._elements(value, printer) if hasattr(printer, "children") else None
 
@@ -216,7 +199,7 @@ class _Rendering:
         for lookup in self._printers:
             if (found := lookup(value)) is not None:
                 return found
-        return _printer_of_libstdcxx()(value) if _name(value).startswith("std::") else None
+        return libstdcxx.printers()(value) if libstdcxx.name_of(value).startswith("std::") else None
 
     def _shown_as(self, value: gdb.Value) -> Any:
         """gdb calls this for each part. None: gdb shows the part itself."""
@@ -225,11 +208,13 @@ class _Rendering:
             return None if self._options else _Text(self._pointer(value))
         if code in _REFERENCES:
             return _Text(plain(value))
+        if code in _SHOWN_BY_ADDRESS or (code == gdb.TYPE_CODE_ARRAY and value.type.sizeof == 0):
+            return None if self._options else _Text(_without_addresses(_format(value, raw=True)))
         if code != gdb.TYPE_CODE_STRUCT:
             return None
         try:
-            if _is_iterator(value):
-                pointed = _pointed(value)
+            if libstdcxx.is_iterator(value):
+                pointed = libstdcxx.pointed(value)
                 return _Text("non-dereferenceable iterator" if pointed is None else pointed)
             printer = self._printer(value)
             return None if printer is None else self._container(value, printer)
@@ -239,26 +224,29 @@ class _Rendering:
     def _pointer(self, value: gdb.Value) -> str:
         if int(value) == 0:
             return "0x0"
-        behind = _ADDRESS.sub("*", _format(value, raw=True, address=False))
+        behind = _without_addresses(_format(value, raw=True, address=False))
         # The name of a variable or function of a library differs between its versions.
         is_foreign = behind.startswith("<") and ("@" in behind or gdb.solib_name(int(value)) is not None)
         return f"* {behind}" if behind and not is_foreign else "*"
 
     def _container(self, value: gdb.Value, printer: Any) -> Any:
-        if _OWNER.match(_name(value)):
-            return _Text(self._owned(value, _pointer_in(printer)))
-        if _hint(printer) == "string":
+        if _OWNER.match(libstdcxx.name_of(value)):
+            return _Text(self._owned(value, libstdcxx.pointer_in(printer)))
+        if libstdcxx.hint(printer) == "string":
             return _Text(printer.to_string(), "string")
-        words = _canonical(printer.to_string()) if hasattr(printer, "to_string") else None
-        if _HOLDER.match(_name(value)):
-            held = _held_by(printer)
+        words = libstdcxx.canonical(printer.to_string()) if hasattr(printer, "to_string") else None
+        if _HOLDER.match(libstdcxx.name_of(value)):
+            held = libstdcxx.held_by(printer)
             return _Parts((words or "").split(" containing ")[0], [] if held is None else [("", held)], "array")
         if not hasattr(printer, "children"):
             return _Text(words or "")
-        is_renumbered = _UNORDERED.match(_name(value)) or _TUPLE.match(_name(value))  # GCC 12 counts a tuple from 1
-        if _hint(printer) != "map" and not is_renumbered:
-            return _Parts(words, self._bounded(printer.children()), _hint(printer))
+        hint, name = libstdcxx.hint(printer), libstdcxx.name_of(value)
+        is_numbered = _UNORDERED.match(name) or _TUPLE.match(name) or libstdcxx.is_tree(value)  # GCC 12: tuples from 1
+        if hint != "map" and not is_numbered:
+            return _Parts(words, self._bounded(printer.children()), hint)
         found = self._elements(value, printer)
+        if _UNORDERED.match(name) and found.size > MAX_SORTED:
+            return _Parts(words, [("", "…")], "array")
         if found.kind == "sequence":
             return _Parts(words, self._bounded((f"[{n}]", each) for n, (_, each) in enumerate(found.items)), None)
         # gdb counts key and element as two, so it would show half as many.
@@ -274,11 +262,15 @@ class _Rendering:
     def _elements(self, value: gdb.Value, printer: Any) -> Content:
         """The elements of a container, those of an unordered one by the text of their key."""
         size = _SIZE.search(str(printer.to_string()))
-        parts = (_value(each) for _, each in printer.children())
-        is_map = _hint(printer) == "map"
+        is_map = libstdcxx.hint(printer) == "map"
+        if libstdcxx.is_tree(value):
+            elements = libstdcxx.tree_elements(value)
+            parts = itertools.chain.from_iterable((e["first"], e["second"]) for e in elements) if is_map else elements
+        else:
+            parts = (_value(each) for _, each in printer.children())
         items: Iterable[Item] = zip(parts, parts, strict=False) if is_map else ((None, each) for each in parts)
         items = itertools.islice(items, MAX_READ)
-        if _UNORDERED.match(_name(value)):
+        if _UNORDERED.match(libstdcxx.name_of(value)) and size is not None and int(size[1]) <= MAX_SORTED:
             items = sorted(items, key=lambda item: self._deeper(item[1] if item[0] is None else item[0]))
         elif size is None:
             items = list(items)
@@ -286,7 +278,7 @@ class _Rendering:
 
     def _owned(self, value: gdb.Value, pointer: gdb.Value) -> str:
         """The pointer and the value that it owns. The length of an array is not known."""
-        is_array = "[]" in _name(value)
+        is_array = "[]" in libstdcxx.name_of(value)
         if int(pointer) == 0 or is_array or pointer.type.target().sizeof == 0 or points_to_text(pointer):
             return self._pointer(pointer)
         if self._links_left == 0 or self._depth <= 1:
@@ -325,72 +317,6 @@ class _Parts:
 
     def display_hint(self) -> str | None:
         return self._hint
-
-
-# -- the printers of libstdc++ ---------------------------------------------------------------------------------------
-
-
-@functools.cache
-def _printer_of_libstdcxx() -> Callable[[gdb.Value], Any]:
-    """The printers for a program that has libstdc++ in itself."""
-    if not os.path.isfile(f"{_LIBSTDCXX}/libstdcxx/v6/printers.py"):
-        return lambda _value: None
-    sys.path.append(_LIBSTDCXX)
-    printers = importlib.import_module("libstdcxx.v6.printers")
-    if printers.libstdcxx_printer is None:
-        printers.build_libstdcxx_dictionary()
-    return printers.libstdcxx_printer  # type: ignore[no-any-return]
-
-
-def _hint(printer: Any) -> str | None:
-    return printer.display_hint() if hasattr(printer, "display_hint") else None
-
-
-def _canonical(words: Any) -> str | None:
-    """The words of a container without its capacity and type arguments, which differ between libraries."""
-    if words is None:
-        return None
-    shown, depth = [], 0
-    for letter in _CAPACITY.sub("", str(words)):
-        depth += letter == "<"
-        if depth == 0:
-            shown.append(letter)
-        depth -= letter == ">" and depth > 0
-    return "".join(shown)
-
-
-def _pointer_in(printer: Any) -> gdb.Value:
-    """The pointer of a ``std::unique_ptr`` or ``std::shared_ptr``."""
-    return next(iter(printer.children()))[1]
-
-
-def _held_by(printer: Any) -> gdb.Value | None:
-    """What an optional, a variant or an any contains. The printers of GCC 12 and 14 name it differently."""
-    name = "contained_value" if hasattr(printer, "contained_value") else "_contained_value"
-    held: gdb.Value | None = getattr(printer, name)
-    return held
-
-
-def _is_iterator(value: gdb.Value) -> bool:
-    return _name(value).partition("<")[0] in _POINTERS | _NODES
-
-
-def _pointed(iterator: gdb.Value) -> gdb.Value | None:
-    """The element to which an iterator points; None if it points nowhere.
-
-    As in the printers of libstdc++, an iterator behind the last element is not recognised.
-    """
-    kind = _name(iterator).partition("<")[0]
-    place = iterator[(_POINTERS | _NODES)[kind]]
-    if int(place) == 0:
-        return None
-    if kind in _POINTERS:
-        return place.dereference()
-    node = place.type.strip_typedefs().target().strip_typedefs()
-    base = node.fields()[0].type if node.fields()[0].is_base_class else node
-    element = iterator.type.strip_typedefs().template_argument(0)
-    behind = -(-(int(place) + base.sizeof) // element.alignof) * element.alignof
-    return gdb.Value(behind).cast(element.pointer()).dereference()
 
 
 def _holder(held: gdb.Value | None) -> Content:

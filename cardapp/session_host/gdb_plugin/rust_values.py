@@ -11,12 +11,10 @@ import unicodedata
 import gdb
 
 from cardapp.session_host.gdb_plugin import rust_layouts as layouts
-from cardapp.session_host.gdb_plugin.content import MAX_DEPTH, MAX_ELEMENTS, Content
+from cardapp.session_host.gdb_plugin.content import MAX_DEPTH, MAX_ELEMENTS, MAX_SORTED, Content
 
 MAX_PARTS = 10_000
 """How many values a text is made of at most. A small graph of ``Rc`` can have an endless text."""
-MAX_SORTED = 10_000
-"""How many elements of a hash table are read to sort them. A larger one is shown as ``{…}``."""
 
 WEAK = re.compile(r"alloc::(?:rc|sync)::Weak<")
 CELL = re.compile(r"core::cell::(?:Cell|RefCell)<")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,6 +20,8 @@ MAX_BLOCKS = 4096
 MAX_LABEL = 200
 MAX_LOCALS = 200
 MAX_LOCAL_TEXT = 2000
+MAX_LOCALS_SECONDS = 1.5
+"""After this time the rest of the locals are named only. Memory that is not initialised may hold any containers."""
 _OF_COMPILER = re.compile(r"__(?:for_)?(?:range|begin|end)\d*$")
 """The variables that a compiler makes for ``for (item : items)``."""
 
@@ -77,9 +80,10 @@ def local_variables() -> list[dict[str, str]]:
                 symbols.setdefault(symbol.name, symbol)
         block = None if block.function is not None else block.superblock
     declared = sorted(symbols.values(), key=lambda symbol: (not symbol.is_argument, symbol.line))
+    end = time.monotonic() + MAX_LOCALS_SECONDS
     with read_only(), setting("output-radix", "10"):
         return [
-            {"name": symbol.name, "type": str(symbol.type), "value": _local(symbol, frame)}
+            {"name": symbol.name, "type": str(symbol.type), "value": _local(symbol, frame, end)}
             for symbol in declared[:MAX_LOCALS]
         ]
 
@@ -91,7 +95,9 @@ def _block_of(frame: gdb.Frame) -> gdb.Block | None:
         return None
 
 
-def _local(symbol: gdb.Symbol, frame: gdb.Frame | None) -> str:
+def _local(symbol: gdb.Symbol, frame: gdb.Frame | None, end: float) -> str:
+    if time.monotonic() > end:
+        return "<not read: the locals before it took too long>"
     try:
         rust_values.check_readable(symbol.type)
         text = rendering.text(symbol.value(frame))
