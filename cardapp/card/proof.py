@@ -22,15 +22,15 @@ _CHARACTER = re.compile(r"^(-?\d+) (L?'(?:\\.[^']*|[^'])')$")
 _LEADING_NUMBER = re.compile(r"^(?:\([^()]*\*+\)\s*)?([+-]?(?:0[xX][0-9a-fA-F]+|\d+))(?:\s+<[^>]*>)?$")
 _WORDS = {"true": 1, "false": 0, "NULL": 0, "nullptr": 0}
 _TEXT = re.compile(r'^[LuU]?8?"((?:\\.|[^"\\])*)"')
-_AFTER_NUL = re.compile(r"\\000.*$", re.DOTALL)
 _REPEATED_NUL = re.compile(r"^'\\000' <repeats \d+ times>$")
 _MASK = re.compile(r"(?:^|(?<=[ {(\[]))\*(?=[,})\]]|$)")
 _POINTER = re.compile(r"(?:\([^()]*\*+\)\s?)?(?:0x[0-9a-f]+|\*)(?![^ ,})\]])")
 _END_OF_VALUE = re.compile(r"""[,})\]]|[{(\[]|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'""")
-_FILLED_TEXT = re.compile(r"""([LuU]?8?"(?:\\(?!000)(?:.)|[^"\\])*)(?:\\000.*)?"(?:, '\\000' <repeats \d+ times>.*)?""")
+_FILLED_TEXT = re.compile(r"""([LuU]?8?"(?:\\(?!000).|[^"\\])*)(\\000.*|"(?:, '\\000' <repeats \d+ times>.*)?)""")
+_NULS = re.compile(r"""\\000|'\\000' <repeats \d+ times>|[", ]""")
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 _UNREAD = re.compile(r"<(?:cannot be read|error|optimized out|synthetic pointer|not saved|unavailable)[^>]*>")
-_SOME_ADDRESS = re.compile(r"\b0x[0-9a-f]{4,}")
+_SOME_ADDRESS = re.compile(r"(?<!nan\()(?<!unknown: )\b0x[0-9a-f]{4,}")
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,11 @@ def same_value(expected: Expectation, actual: str) -> bool:
 
 def partly(expected: Expectation, actual: str) -> bool:
     """Whether a part of ``actual`` is not compared: what an expected ``*`` hides behind a pointer (a text, a function's
-    name, the value that an owner shows), what was cut off because it is too long, or what could not be read."""
-    hidden = _pointers(_plain(expected.value), _plain(actual)) or ()
-    is_cut = "…" in _QUOTED.sub("", actual)
+    name, the value that an owner shows), what an array of characters has behind the NUL of its text, what was cut off
+    because it is too long, or what could not be read."""
+    wanted, found = _plain(expected.value), _plain(actual)
+    hidden = _pointers(wanted, found) or ()
+    is_cut = "…" in _QUOTED.sub("", actual) or _has_rest(wanted, found)
     return is_cut or unread(actual) is not None or any(_POINTER.fullmatch(each) is None for each in hidden)
 
 
@@ -101,8 +103,14 @@ def _same_text(wanted: str, found: str) -> bool:
     """Whether ``found`` is a string, or an array of characters, with the text ``wanted``, which may be quoted."""
     if _REPEATED_NUL.match(found):
         return wanted in ("", '""')
-    text = _TEXT.match(found)
-    return text is not None and _AFTER_NUL.sub("", text[1]) == _unquoted(wanted)
+    text = _FILLED_TEXT.fullmatch(found.removesuffix("…"))
+    return text is not None and _unquoted(text[1] + '"') == _unquoted(wanted)
+
+
+def _has_rest(wanted: str, found: str) -> bool:
+    """Whether an array of characters has more than NUL behind its text. It is not compared."""
+    text = _FILLED_TEXT.fullmatch(found)
+    return text is not None and wanted != found and _NULS.sub("", text[2]) != ""
 
 
 def _unquoted(text: str) -> str:

@@ -138,7 +138,9 @@ DIFFERENT = (
     ("48", "49"), ("'b'", "97 'a'"), ('"abc"', '0x555555556004 "abd"'), ('"abc"', "0x555555556004"),
     ("TOKEN_NUMBER", "TOKEN_PLUS"), ("18446744073709551615", "18446744073709551614"), ("0", "<optimized out>"),
     ("NULL", "(struct node *) 0x55555555a2a0"), ("nan", "1"), ("bo", '"box"'),
-    ("{x = 1, next = *}", "{x = 2, next = 0x5555555592a0}"), ("{x = *}", "{x = 7}"), ("*", "7"), ('{name = * "ada"}', '{name = * "adb"}'), ("{*, 2}", '{* "a", 3}'),
+    ('"bo"', "\"bo\", 'x' <repeats 20 times>"),
+    ("{x = 1, next = *}", "{x = 2, next = 0x5555555592a0}"), ("{x = *}", "{x = 7}"), ("*", "7"),
+    ('{name = * "ada"}', '{name = * "adb"}'), ("{*, 2}", '{* "a", 3}'),
     ("{f = * <add>}", "{f = * <sub>}"), ("{x = *}", "{x = *, y = 1}"), ('{name = * "ada"}', "{name = *}"),
     ("0.1", "0.10000000149011612"),
 )  # fmt: skip
@@ -163,6 +165,7 @@ def test_a_recorded_value_equals_what_was_seen_and_has_no_address() -> None:
         (r'"box\000\000left"', '"box"'),
         (r""""box", '\000' <repeats 12 times>""", '"box"'),
         (r"'\000' <repeats 15 times>", '""'),
+        ("-nan(0x8000000000000)", "-nan(0x8000000000000)"),
         (r'''"ab", 'c' <repeats 20 times>, "d"''', r'''"ab", 'c' <repeats 20 times>, "d"'''),
         ('{x = 1, next = *, last = 0x0, name = * "a,}b"}', '{x = 1, next = *, last = 0x0, name = * "a,}b"}'),
     ):
@@ -184,6 +187,9 @@ def test_what_a_mask_hides_and_what_is_cut_off_is_not_compared() -> None:
         ("{n = <optimized out>}", "{n = <optimized out>}", True),
         ('"<optimized out>"', '"<optimized out>"', False),
         ("*", "*", False),
+        ('"box"', r'"box\000old"', True),
+        ('"box"', r""""box\000", '\000' <repeats 12 times>""", False),
+        (r'"box\000old"', r'"box\000old"', False),
     ):
         assert proof.same_value(Expectation("n", expected), actual)
         assert proof.partly(Expectation("n", expected), actual) is partly, expected
