@@ -119,10 +119,13 @@ def _read(text: str, language: Language, like: str | None, letter: str | None, c
     if kind is None and text in _NULLS:
         return NULL
     text = _known(text, constants)
-    found = re.fullmatch(r"-?\d+ ('.*')", text)  # a character as gdb prints it: 97 'a'
+    found = re.fullmatch(r"(-?\d+) ('.*')", text)  # a character as gdb prints it: 97 'a'
     if kind == "float" and (special := re.fullmatch(r"(-?)(nan|inf)(?:inity)?", text, re.IGNORECASE)):
         return special[1] + special[2].lower()
-    return _number(evaluate(found[1] if found else text, language), kind, language)
+    number = evaluate(found[2] if found else text, language)
+    if found and (int(number.value) - int(found[1])) % 256:
+        raise NoValue(f"{found[2]} is not {found[1]}")
+    return _number(number, kind, language)
 
 
 def _known(text: str, constants: Constants, default: str | None = None) -> str:

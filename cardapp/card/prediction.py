@@ -20,6 +20,8 @@ from cardapp.card.notation import integer
 from cardapp.card.proof import same_value
 
 Judge = Literal["program", "card"]
+_LOWEST_ADDRESS = 0x1000
+"""A program has nothing in the page that begins with the null pointer."""
 
 
 def unasked(snapshot: Snapshot, values: Mapping[str, str]) -> Iterator[str]:
@@ -201,7 +203,7 @@ class _Comparison:
         if content:
             return reads.startswith("* ") and self._is_same_value(reads[2:], content)
         if seen == "*":
-            return reads == "*" or (reads.startswith("0x") and reads != "0x0")
+            return reads == "*" or (reads.startswith("0x") and int(reads, 16) >= _LOWEST_ADDRESS)
         return not reads.startswith("*") and same_value(Expectation(self._wanted.expression, reads), seen)
 
     def _is_same_integer(self, number: int, seen: str, typed: str) -> bool:
