@@ -65,13 +65,18 @@ def unstable_values(
 
 
 def differences(key: str, snapshot: Snapshot, first: Reading, second: Reading) -> Iterator[Unstable]:
-    """The compared values that can be read in the first replay, and are not the same in the second one."""
+    """The compared values that can be read in the first replay, and are not the same in the second one: at the stop, or
+    after its other threads have gone on."""
+    readings = [second["values"], *filter(None, [second.get("held")])]
     for expected in snapshot.expect:
-        one, other = (reading["values"].get(expected.expression, {}) for reading in (first, second))
-        if expected.undefined or one.get("value") is None or _holds_in_both(expected, one["value"], other.get("value")):
+        value = first["values"].get(expected.expression, {}).get("value")
+        if expected.undefined or value is None:
             continue
-        seen = proof.recordable(other["value"]) if other.get("value") is not None else f"<{other.get('error')}>"
-        yield Unstable(key, expected.expression, proof.recordable(one["value"]), seen)
+        for other in (reading.get(expected.expression, {}) for reading in readings):
+            if not _holds_in_both(expected, value, other.get("value")):
+                seen = proof.recordable(other["value"]) if other.get("value") is not None else f"<{other.get('error')}>"
+                yield Unstable(key, expected.expression, proof.recordable(value), seen)
+                break
 
 
 def _holds_in_both(expected: Expectation, first: str, second: str | None) -> bool:

@@ -306,6 +306,7 @@ _BLOCK = _record(offset=_INTEGER, size=_INTEGER, label=_TEXT_OR_NULL)
 _BLOCKS = {"type": "array", "items": _BLOCK}
 _ARENA = _record(base=_INTEGER, size=_INTEGER, used=_INTEGER, high_water=_INTEGER_OR_NULL, blocks=_BLOCKS)
 _NULL = {"type": "null"}
+_VALUES = {"type": "object", "additionalProperties": _record(value=_TEXT_OR_NULL, error=_TEXT_OR_NULL)}
 _NODES = _record(base=_NULL, size=_NULL, used=_NULL, high_water=_NULL, blocks=_BLOCKS)
 _BY_TOOL = {
     "session_binding": _record(
@@ -340,7 +341,8 @@ _BY_TOOL = {
         causes={"type": "array", "items": _TEXT, "maxItems": 10, "default": []},
         inside=_TEXT_OR_NULL | {"default": None},
         signal=_TEXT_OR_NULL | {"default": None},
-        values={"type": "object", "additionalProperties": _record(value=_TEXT_OR_NULL, error=_TEXT_OR_NULL)},
+        values=_VALUES,
+        held={"anyOf": [_VALUES, _NULL], "default": None},
         allocator={"anyOf": [_ARENA, _NODES, _NULL]},
         stop_id=_TEXT,
     ),

@@ -73,7 +73,7 @@ class Replay:
 
     def replay(self) -> dict[str, Any]:
         """Replay the snapshot. Returns ``{file, line, function, inside, signal, method, fresh, fallbacks, values,
-        allocator, allocator_error, stop_id, timings_ms}``.
+        allocator, allocator_error, stop_id, timings_ms}``, and for a varied one ``held``.
 
         :raises ToolFailure: the replay failed, was cancelled or took too long. The session stays usable.
         """
@@ -127,22 +127,34 @@ class Replay:
             place = self._reach_stop()
         self._stage(4)
         with self._timed("read"):
-            read = self.session.gdb.call(
-                "read",
-                timeout=READ_TIMEOUT,
-                expressions=self.expressions,
-                formats=self.formats,
-                allocator=self.allocator,
-            )
+            read = self._read()
         placed = place.pop("placed")
         if placed is not None:
             read["causes"].append(placed)
         with self._timed("show"):
             self._show(place)
         self._check_cancelled()
+        if self.varied and place["signal"] is None:  # gdb would pass the signal on
+            read["held"] = self._read_after_other_threads()
         self._take_checkpoint()
         timings = {name: round(seconds * 1000, 1) for name, seconds in self.timings.items()}
         return {**self.session.relative(place), **read, "timings_ms": timings}
+
+    def _read(self) -> dict[str, Any]:
+        asked = {"expressions": self.expressions, "formats": self.formats, "allocator": self.allocator}
+        read: dict[str, Any] = self.session.gdb.call("read", timeout=READ_TIMEOUT, **asked)
+        return read
+
+    def _read_after_other_threads(self) -> dict[str, Any] | None:
+        """The values after the other threads have gone on, while the thread at the stop was held. None: there is no
+        other thread, or gdb cannot hold one."""
+        try:
+            held = self.session.gdb.call("hold", timeout=READ_TIMEOUT)["held"]
+        except ChannelError as error:
+            if error.code not in ("target_exited", "target_crashed"):
+                return None
+            return {expression: {"value": None, "error": error.detail} for expression in self.expressions}
+        return self._read()["values"] if held else None
 
     # -- before the stop ---------------------------------------------------------------------------------------------
 

@@ -144,6 +144,10 @@ MEMORY = closed_object(
 SLOW_FALLBACKS = ("late_pc_sign", "no_checkpoint", "failed_restart", "second_run")
 """The slow ways that a replay may have taken: termdebug did not place the PC sign in time, so the replay placed it; a
 stop got no checkpoint; gdb failed to restart a checkpoint; a program that ended early was run again from its start."""
+VALUES: Schema = {
+    "type": "object",
+    "additionalProperties": closed_object({"value": TEXT_OR_NULL, "error": TEXT_OR_NULL}),
+}
 REPLAY_OUT = tool_schema(
     {
         "generation": INTEGER,
@@ -156,16 +160,15 @@ REPLAY_OUT = tool_schema(
         "function": TEXT_OR_NULL,
         "inside": TEXT_OR_NULL,
         "signal": TEXT_OR_NULL,
-        "values": {
-            "type": "object",
-            "additionalProperties": closed_object({"value": TEXT_OR_NULL, "error": TEXT_OR_NULL}),
-        },
+        "values": VALUES,
+        "held": {"anyOf": [VALUES, {"type": "null"}]},
         "allocator": {"anyOf": [MEMORY, {"type": "null"}]},
         "allocator_error": TEXT_OR_NULL,
         "causes": {"type": "array", "items": TEXT},
         "stop_id": TEXT,
         "timings_ms": {"type": "object", "additionalProperties": {"type": "number"}},
-    }
+    },
+    optional=("held",),
 )
 
 RESET_OUT = tool_schema({"stop_id": TEXT, "debugger_restarted": BOOLEAN, "editor_restarted": BOOLEAN})
@@ -220,8 +223,9 @@ DESCRIBED = (
         "editor shows the line. A later replay of the same stop may restart a checkpoint of the program (method fork) "
         "instead of running it again (method rerun); fresh always runs it from the start. varied does so, too, with "
         "another address layout, order of threads and content of memory that was not initialised: a value that differs "
-        "then does not come from the program alone. The binding must be that of "
-        "session_binding. A replay can be cancelled at any time.",
+        "then does not come from the program alone. Its held has the values after all other threads have gone on while "
+        "the one at the stop waited (null: there is no other). The binding must be that of session_binding. A "
+        "replay can be cancelled at any time.",
         REPLAY_IN,
         REPLAY_OUT,
     ),

@@ -182,6 +182,48 @@ def test_what_differs_from_run_to_run_is_named_and_never_recorded(tmp_path: Path
     assert [each["expect"] for each in snapshots[1:]] == [{"never[3]": "?"}, {"sum": "?"}, {"never[2]": "?"}]
 
 
+RACE = """
+#include <pthread.h>
+#include <unistd.h>
+
+static volatile int ready, seen;
+
+static void *take(void *nothing)
+{
+    while (!ready)
+        ;
+    usleep(20000);
+    seen = 1; /* nobody waits for this */
+    return nothing;
+}
+
+int main(void)
+{
+    pthread_t taker;
+    int given = 1;
+    pthread_create(&taker, 0, take, 0);
+    ready = given;
+    given = 2; /* in a race */
+    pthread_join(taker, 0);
+    return seen - 1; /* after it */
+}
+"""
+
+
+def test_what_another_thread_may_still_change_is_named(tmp_path: Path) -> None:
+    card = ProgramCard(tmp_path / "card", "prog: main.c\n\tgcc -g -O0 -pthread -o $@ $<\n", {"main.c": RACE})
+    card.snapshot.update(stop=card.at("in a race", "main.c"), expect=dict.fromkeys(("seen", "ready", "given"), "?"))
+    after = card.snapshot | {"id": "x2", "stop": card.at("after it", "main.c")}
+    card.document["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]["snapshots"].append(after)
+    card.write()
+    done = cardapp("record", "--yes", card.folder)
+    assert [line.strip() for line in done.stdout.splitlines() if "unstable" in line] == [f"unstable {KEY} seen: 0 | 1"]
+    written = json.loads((card.folder / "card_source.json").read_text())
+    snapshots = written["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]["snapshots"]
+    assert snapshots[0]["expect"] == {"seen": "?", "ready": "1", "given": "1"}
+    assert snapshots[1]["expect"] == {"seen": "1", "ready": "1", "given": "2"}
+
+
 RUST_MAP = """
 use std::collections::HashMap;
 

@@ -54,6 +54,7 @@ class Channel:
         self._awaited: dict[str, Callable[..., None]] = {
             "replay": replays.replay,
             "move": program.move,
+            "hold": program.hold,
             "commands": lambda done, **what: TypedCommands(program, done, **what).start(),
         }
         """Operations that run the program. They call their first argument with the outcome when it has stopped."""

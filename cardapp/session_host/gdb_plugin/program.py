@@ -18,6 +18,7 @@ import gdb
 from cardapp.session_host.gdb_plugin import variation
 from cardapp.session_host.gdb_plugin.checkpoint_processes import any_ended
 from cardapp.session_host.gdb_plugin.frames import call_stack, frame_with_source, place_of
+from cardapp.session_host.gdb_plugin.holding import Hold
 from cardapp.session_host.gdb_plugin.move import Move
 from cardapp.session_host.gdb_plugin.rerun import Ended, Rerun, exit_signal
 from cardapp.session_host.gdb_plugin.stops import Failure
@@ -68,7 +69,7 @@ class Program:
         self._pidfd: int | None = None
         self._pid = 0
         self._state: dict[str, Any] = {"state": "none"}
-        self._run: Rerun | Move | None = None
+        self._run: Rerun | Hold | Move | None = None
         self._loaded: tuple[Any, ...] | None = None
         self._ignoring_events = False
         self.launch: tuple[Any, ...] = ()
@@ -288,6 +289,12 @@ class Program:
         self.follow(move)
         move.start()
 
+    def hold(self, done: Callable[[dict[str, Any] | Exception], None]) -> None:
+        """Let all other threads go on while the stopped one waits. See :class:`Hold`."""
+        held = Hold(done)
+        self.follow(held)
+        held.start()
+
     def call_stack(self) -> dict[str, Any]:
         """The state and ``frames``, which are empty while the program is not stopped."""
         found = self.state()
@@ -300,7 +307,7 @@ class Program:
 
     # -- for replays -------------------------------------------------------------------------------------------------
 
-    def follow(self, run: Rerun | Move) -> None:
+    def follow(self, run: Rerun | Hold | Move) -> None:
         """Pass each stop and the end of the program to ``run``."""
         self._run = run
 

@@ -94,7 +94,7 @@ class Rerun:
             if self._is_at_stop(event):
                 self.finish(self._place())
             else:
-                self._continue(event)
+                self.pass_on(event)
         except Exception as error:
             self.finish(error)
 
@@ -144,7 +144,8 @@ class Rerun:
         return shown_place() | {"signal": self._stop.signal, "placed": self._stop.placed}
 
     @staticmethod
-    def _continue(event: gdb.Event | Ended) -> None:
+    def pass_on(event: gdb.Event) -> None:
+        """Continue the program after a stop that is not the wanted one. It gets its signals."""
         name = event.stop_signal if isinstance(event, gdb.SignalEvent) else None
         passes = name in NOT_PASSED and not is_interrupt_of_gdb(event)
         gdb.execute(f"signal {name} &" if passes else "continue &", to_string=True)
