@@ -118,6 +118,7 @@ function show(mine, { keepsPrices }) {
   if (from === null) chart.showNewest(bars / finerBars);
   else chart.show(from, to);
   live.follow(subscriptions(), true);
+  if (mine.candles.hasNewer) revalidate(); // nothing confirms a subscription then
 }
 
 const kept = new Map(); // the corrections of each symbol, interval and zone
@@ -357,6 +358,7 @@ async function revalidate() {
       mine.isStale = false;
       await readAgain(mine);
     }
+    if (mine === shown && state.live.state === 'open') update({ isCatchingUp: false });
   } catch (failure) {
     mine.isStale = true;
     const isDropped = mine === shown && failure.code === 'unknown_symbol';

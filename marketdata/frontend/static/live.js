@@ -6,20 +6,22 @@ import { state } from './state.js';
 const RENEW = 4000; // the frontend closes with this code so that a proxy checks the login again
 const SILENCE_MS = 35_000; // more than two heartbeats of the server
 const CHECK_MS = 1000;
+const MAX_SUMMARIES = 200; // the server's limit
 const RETRY_MS = [500, 1000, 2000, 4000, 8000];
 let socket = null; // null while no connection is open or being opened
 let heardAt = 0; // the time of the last message
 let failures = 0;
 let timer = 0;
 let wanted = []; // the subscriptions
-let summarised = []; // the symbols whose summaries are received
+const summarised = new Map(); // the symbols whose summaries are received, by who needs them
 let handlers = null;
 
 // `given` has three handlers: onState('open' | 'connecting' | 'offline', retryAt); onMessage(message); and onOpen(), which is
 // called after each connect.
 export function start(given) {
   handlers = given;
-  addEventListener('online', retry);
+  addEventListener('online', reconnect);
+  addEventListener('offline', () => handlers.onState(socket?.readyState === WebSocket.OPEN ? 'open' : 'offline', Date.now()));
   setInterval(() => { if (socket && Date.now() - heardAt > SILENCE_MS) lose(socket); }, CHECK_MS);
   connect();
 }
@@ -31,6 +33,7 @@ function connect() {
   const made = new WebSocket(`${scheme}://${location.host}/api/v1/live`, 'marketdata-live.v1');
   socket = made;
   heardAt = Date.now();
+  setTimeout(() => { if (made === socket && made.readyState !== WebSocket.OPEN) handlers.onState('connecting', 0); }, CHECK_MS);
   made.onopen = () => {
     failures = 0;
     handlers.onState('open', 0);
@@ -56,6 +59,18 @@ function lose(lost) {
   timer = setTimeout(connect, wait);
 }
 
+// Milliseconds since the last message.
+export const silence = () => Date.now() - heardAt;
+
+// Connects anew when the browser has a network again: the connection may be dead.
+function reconnect() {
+  const old = socket;
+  socket = null;
+  old?.close();
+  handlers.onState('connecting', 0);
+  connect();
+}
+
 // Reconnects now, without the rest of the wait.
 export function retry() {
   if (handlers && !socket) connect();
@@ -76,16 +91,22 @@ export function follow(subscriptions, isAnew = false) {
   wanted = subscriptions;
 }
 
-// Sets the symbols whose summaries are received.
-export function followSummaries(symbols) {
-  if (symbols.join() === summarised.join()) return;
-  summarised = symbols;
-  if (symbols.length) send('subscribe', { interval: 'summary', symbols });
+// Sets the symbols whose summaries `who` needs.
+export function followSummaries(who, symbols) {
+  const before = allSummarised();
+  summarised.set(who, symbols);
+  const wantedOnes = allSummarised();
+  if (wantedOnes.join() === before.join()) return;
+  if (wantedOnes.length) send('subscribe', { interval: 'summary', symbols: wantedOnes });
   else send('unsubscribe', { interval: 'summary' });
 }
 
+// Beyond the limit, the last symbols of the watchlist get no messages; they are read each minute.
+const allSummarised = () => [...new Set(['chart', 'watchlist'].flatMap((who) => summarised.get(who) ?? []))].slice(0, MAX_SUMMARIES);
+
 // Subscribes again after a connect. The server sends the candles from `since` on at once.
 export function resume(since) {
-  if (summarised.length) send('subscribe', { interval: 'summary', symbols: summarised });
+  const symbols = allSummarised();
+  if (symbols.length) send('subscribe', { interval: 'summary', symbols });
   for (const each of wanted) send('subscribe', each.interval === 'ticks' || since === null ? each : { ...each, since });
 }

@@ -14,6 +14,7 @@ import * as legend from './legend.js';
 import * as live from './live.js';
 import * as login from './login.js';
 import * as menus from './menus.js';
+import * as newestTrade from './newest_trade.js';
 import * as panels from './panels.js';
 import * as pickers from './pickers.js';
 import * as priceAxis from './price_axis.js';
@@ -36,7 +37,7 @@ let settleTimer = 0;
 
 function start() {
   chart.start({ onRange: moved, onCrosshair: (time) => legend.point(time), onPaint: priceAxis.draw });
-  for (const part of [status, coverage, priceAxis]) part.start();
+  for (const part of [status, coverage, priceAxis, newestTrade]) part.start();
   corrections.start({ onCandle: showCandle });
   panels.start({ watchlist: { onSymbol: setSymbol, onList: setList }, trades: { onTrade: showCandle, onSize: setMinSize } });
   const actions = {
@@ -99,7 +100,7 @@ async function openAddress() {
 }
 
 // The parts of the state that change with the symbol.
-const atSymbol = (symbol) => ({ symbol, ...(symbol !== state.symbol && { newest: null, coverage: [] }) });
+const atSymbol = (symbol) => ({ symbol, ...(symbol !== state.symbol && { newest: null, price: null, coverage: [] }) });
 
 // Tells the user which parts of the address are invalid, and what is shown instead.
 function notice(faults) {
@@ -303,25 +304,26 @@ function leave() {
 // -- live --------------------------------------------------------------------------------------------------------------
 
 function connection(kind, retryAt) {
-  update({ live: { state: kind, retryAt } });
+  update({ live: { state: kind, retryAt }, ...(kind !== 'open' && { isCatchingUp: true }) });
   if (kind === 'offline') login.check();
 }
 
 function message(given) {
   const { trades, watchlist } = panels.loaded;
-  if (given.type === 'tick') take(given, trades);
+  if (given.code === 'missed') newestTrade.doubt();
+  if (given.type === 'tick') {
+    newestTrade.takeTick(given);
+    trades?.take(given);
+  }
   else if (given.type === 'symbol') named(given.symbol);
   else if (given.interval === 'symbols') symbols.readSoon(); // the list has lost one, or gained one that was not sent
-  else if (given.type === 'summary') watchlist?.take(given.items);
+  else if (given.type === 'summary') {
+    newestTrade.takeSummaries(given.items);
+    watchlist?.take(given.items);
+  }
   else if (given.interval === 'summary' && given.code === 'missed') watchlist?.read();
   else if (given.interval !== 'ticks') feed.take(given);
   else if (given.type === 'subscribed' || given.code === 'missed') trades?.read(); // some trades were not sent
-}
-
-function take(tick, trades) {
-  const time = Date.parse(tick.ts);
-  if (tick.symbol === state.symbol && time > (state.newest ?? 0)) update({ newest: time });
-  trades?.take(tick);
 }
 
 // A symbol has got its first trade. It may be the one that the page could not show.

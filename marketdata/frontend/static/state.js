@@ -21,7 +21,9 @@ export const state = {
   retrying: 0, // requests that have failed and are sent again
   live: { state: 'connecting', retryAt: 0 },
   loggedOut: false,
-  newest: null, // the time of the newest tick
+  newest: null, // the time of the newest trade
+  price: null, // its price, a decimal
+  isCatchingUp: false, // whether the candles may lack changes from the time without a connection
   clockOffset: 0, // the service's clock minus this browser's, ms
 };
 

@@ -9,6 +9,8 @@ import * as live from './live.js';
 import { now, state, subscribe } from './state.js';
 import * as zones from './time_zones.js';
 
+const OLD_MS = 18_000; // a connection is old that has missed a heartbeat of the server
+
 let said = '';
 let loadingSince = 0;
 
@@ -16,7 +18,7 @@ export function start() {
   $('retry').onclick = live.retry;
   setInterval(drawDot, 250);
   subscribe((changed) => {
-    if (['live', 'newest', 'coverage', 'retrying'].some((name) => changed.has(name))) drawDot();
+    if (['live', 'newest', 'coverage', 'retrying', 'isCatchingUp'].some((name) => changed.has(name))) drawDot();
     if (changed.has('loading')) {
       loadingSince = performance.now();
       if (state.loading) setTimeout(drawMessage, feed.QUIET_MS + 10);
@@ -41,19 +43,27 @@ function drawDot() {
 
 const TITLES = {
   live: 'Connected. The time since the newest trade.',
+  silent: 'What you see may be old.',
+  catching: 'Connected again. The candles are being read again, so they may be old.',
   behind: 'Connected, but the ingestor has not read the newest blocks yet.',
   failing: 'A request has failed. The page sends it again.',
   connecting: 'Connecting.',
   offline: 'Not connected: what you see may be old.',
 };
-const SPOKEN = { live: 'Live.', behind: 'The ingestor is behind.', failing: 'A request has failed, trying again.', connecting: 'Connecting.', offline: 'Offline. The chart may be old.' };
+const SPOKEN = {
+  live: 'Live.', silent: 'No message arrives.', catching: 'Catching up.', behind: 'The ingestor is behind.', failing: 'A request has failed, trying again.', connecting: 'Connecting.', offline: 'Offline. The chart may be old.',
+};
 
 function dot() {
   const { newest } = state;
+  if (!navigator.onLine && !state.loggedOut) return ['silent', 'this browser is offline'];
   if (state.live.state === 'open') {
+    const silence = live.silence();
+    if (silence > OLD_MS) return ['silent', `nothing heard for ${span(silence)}`];
     if (state.retrying) return ['failing', 'a request failed, trying again'];
     if (coverage.isLate()) return ['behind', `behind ${span(coverage.lag())}`];
-    return ['live', newest === null ? 'live' : `live ${span(Math.max(now() - newest, 0))}`];
+    if (state.isCatchingUp && feed.candles()) return ['catching', 'catching up'];
+    return ['live', newest === null ? 'live' : `last trade ${span(Math.max(now() - newest, 0))} ago`];
   }
   if (state.live.state === 'connecting') return ['connecting', 'connecting'];
   const last = newest === null ? '' : `, last ${zones.parts(newest, state.zone).second}`;
@@ -62,13 +72,12 @@ function dot() {
   return ['offline', `offline${last}, ${seconds ? `trying again in ${seconds} s` : 'trying again'}`];
 }
 
-// `0.4 s`, `12 s`, `8 min`, `3 h`, `2 days`
+// `50 s`, `3 min`, `30 h`, `2 days`: whole units that have passed.
 function span(ms) {
-  const seconds = ms / 1000;
-  if (seconds < 10) return `${seconds.toFixed(1)} s`;
-  if (seconds < 100) return `${Math.round(seconds)} s`;
-  if (seconds < 6000) return `${Math.round(seconds / 60)} min`;
-  return seconds < 172_800 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86_400)} days`;
+  const seconds = Math.floor(ms / 1000);
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
+  return seconds < 172_800 ? `${Math.floor(seconds / 3600)} h` : `${Math.floor(seconds / 86_400)} days`;
 }
 
 // -- in place of a chart -----------------------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ function fail() {
   draw();
 }
 
-const follow = (symbols) => live.followSummaries(symbols);
+const follow = (symbols) => live.followSummaries('watchlist', symbols);
 
 // Reads the user's symbols. One that the API does not know is dropped from the list.
 async function readMine(options) {

@@ -79,7 +79,7 @@ def test_back_returns_to_the_symbol_before_with_its_age(tab: Tab, stage: Stage) 
     page.go_back()
     opened.closes_at("3")
     opened.becomes(lambda: opened.url == before)
-    opened.becomes(lambda: page.locator("#live-text").text_content() == "live 30 h")
+    opened.becomes(lambda: page.locator("#live-text").text_content() == "last trade 30 h ago")
     page.go_forward()
     opened.closes_at("7")
 

@@ -3,9 +3,7 @@ what it keeps, and how it continues."""
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,7 +14,7 @@ from playwright.sync_api import Browser
 from marketdata.api.serve import Times
 from marketdata.frontend.pages import FOLDER
 from tests.browser.market.conftest import ChartPage, Tab, new_tabs, query
-from tests.browser.market.stage import PASSWORD, Stage, minutes, now, tick
+from tests.browser.market.stage import PASSWORD, Stage, minutes, now, paused, tick
 from tests.browser.requests import answer, held
 from tests.browser.tabs import Tabs
 
@@ -34,15 +32,6 @@ def tabs(browser: Browser, stage: Stage) -> Iterator[Tabs]:
     made = new_tabs(browser, stage)
     yield made
     made.context.close()
-
-
-@contextmanager
-def paused(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 @contextmanager
