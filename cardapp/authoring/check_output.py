@@ -14,6 +14,7 @@ from cardapp.authoring.card_report import CardReport
 from cardapp.authoring.fault import Fault
 from cardapp.authoring.proving import HIDDEN_TEXT
 from cardapp.authoring.renames import RENAMED
+from cardapp.authoring.shortened import difference
 from cardapp.card.catalog import Catalog
 from cardapp.card.source import LoadedCard
 from cardapp.publish import layouts
@@ -83,7 +84,7 @@ def _lines_of(path: Path, fault: Fault) -> Iterator[str]:
 
 
 def _row(fault: Fault) -> tuple[str, str, str]:
-    return fault.expression or "", fault.expected or "", fault.seen or ""
+    return fault.expression or "", *difference(fault.expected or "", fault.seen or "")
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:

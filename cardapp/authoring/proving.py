@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from cardapp import settings
 from cardapp.authoring.fault import Fault, pointers
+from cardapp.authoring.shortened import shortened
 from cardapp.card import proof
 from cardapp.card.catalog import Catalog
 from cardapp.card.compared import NOTHING, Compared, count, value_checks
@@ -150,8 +151,8 @@ def hidden_values(key: str, pointer: str, snapshot: Snapshot, found: Sequence[Ch
         if check.partly:
             place = f"{pointer}/expect/{pointer_token(check.name)}"
             seen = proof.recordable(check.actual or "")
-            detail = f'a * of {check.name} hides a part of {seen}: write "?" for the value, and record it'
-            if "*" not in check.expected:
+            detail = f'a * of {check.name} hides a part of {shortened(seen)}: write "?" for the value, and record it'
+            if check.expected == seen:
                 detail = f"{check.name} is too long to be compared as a whole"
             yield Fault(key, place, None, HIDDEN_TEXT, detail, check.name, check.expected, seen)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from cardapp.authoring.proving import Reading, TemporarySession
+from cardapp.authoring.shortened import difference
 from cardapp.card import proof
 from cardapp.card.model import Expectation, Snapshot
 from cardapp.errors import CardAppError, SessionUnavailable
@@ -29,7 +30,7 @@ class Unstable:
     second: str
 
     def __str__(self) -> str:
-        return f"unstable {self.key} {self.expression}: {self.first} | {self.second}"
+        return f"unstable {self.key} {self.expression}: {' | '.join(difference(self.first, self.second))}"
 
 
 @dataclass(frozen=True)
