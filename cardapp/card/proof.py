@@ -4,8 +4,8 @@ Numbers are compared as numbers (``0x30`` equals ``48``, ``97 'a'`` equals ``97`
 tolerance if one is given.
 Strings are compared without the address that gdb prints before them; an array of characters equals its text up to the
 first NUL. ``*`` in place of a value, as in ``{x = 1, next = *}``, stands for any pointer, whatever it points to; in
-``{name = * "ada"}`` the text is compared. Everything else is compared as text, with each run of white space as one
-blank.
+``{name = * "ada"}`` the text is compared. Everything else is compared as text, with each run of white space
+outside of quotes as one blank.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from cardapp.card.model import Expectation, Snapshot
@@ -29,6 +30,8 @@ _END_OF_VALUE = re.compile(r"""[,})\]]|[{(\[]|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*
 _FILLED_TEXT = re.compile(r"""([LuU]?8?"(?:\\(?!000).|[^"\\])*)(\\000.*|"(?:, '\\000' <repeats \d+ times>.*)?)""")
 _NULS = re.compile(r"""\\000|'\\000' <repeats \d+ times>|[", ]""")
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
+_BLANKS = re.compile(r"\s+")
+_PRECISE = re.compile(r"-?\d+\.\d+(?:e[-+]\d+)?")
 _UNREAD = re.compile(r"<(?:cannot be read|error|optimized out|synthetic pointer|not saved|unavailable)[^>]*>")
 _SOME_ADDRESS = re.compile(r"(?<!nan\()(?<!unknown: )\b0x[0-9a-f]{4,}")
 
@@ -62,8 +65,10 @@ def same_value(expected: Expectation, actual: str) -> bool:
         return True
     number, other = _number(wanted), _number(found)
     if number is not None and other is not None:
+        if expected.tolerance is None and _is_precise(wanted) and _is_precise(found):
+            return Decimal(wanted) == Decimal(found)
         return number == other or abs(number - other) <= (expected.tolerance or 0)
-    return _same_text(wanted, found) or _pointers(wanted, found) is not None
+    return _same_text(expected.value.strip(), found) or _pointers(wanted, found) is not None
 
 
 def partly(expected: Expectation, actual: str) -> bool:
@@ -144,7 +149,14 @@ def _end_of_value(text: str, at: int) -> int:
 
 
 def _plain(text: str) -> str:
-    return _ADDRESS.sub("", " ".join(text.split()))
+    """The value without the address of a text, with each run of white space outside of texts as one blank."""
+    parts = re.split(f"({_QUOTED.pattern})", text.strip())
+    return _ADDRESS.sub("", "".join(each if at % 2 else _BLANKS.sub(" ", each) for at, each in enumerate(parts)))
+
+
+def _is_precise(text: str) -> bool:
+    """Whether it is a floating point number with more digits than a ``double`` has: a ``long double``."""
+    return _PRECISE.fullmatch(text) is not None and len(re.sub(r"\D|e.*", "", text).lstrip("0")) > 17
 
 
 def _number(text: str) -> int | float | None:
