@@ -45,6 +45,7 @@ MAIN = """
 struct Node { int id; const char *name; Node *next; };
 struct Flexible { int count; int data[]; };
 struct Shape { virtual ~Shape() {} };
+struct Stack : std::vector<Node *> { int top = 2; };
 struct Circle : Shape { double radius = 1.5; std::string colour = "red"; };
 using Step = int (*)(int);
 
@@ -79,6 +80,8 @@ int main()
     std::pair<int, std::string> pair = {1, "p"};
     std::any anything = 42;
     const std::string &same = text;
+    Stack stack;
+    stack.assign({&node, &last});
     std::deque<Node> queue = {node, last};
     std::forward_list<std::string> chain = {"x", "y"};
     auto in_nodes = nodes.cbegin() + 1;
@@ -130,6 +133,7 @@ TEXTS = {
     "both": 'std::tuple containing = {[0] = 1, [1] = "t"}',
     "pair": '{first = 1, second = "p"}',
     "anything": "std::any = {42}",
+    "stack": "{<std::vector> = std::vector of length 2 = {*, * <main::last>}, top = 2}",
     "in_nodes": '{id = 2, name = * "zoe", next = 0x0}',
     "in_prices": '{first = "axe", second = 1}',
     "in_stock": '{first = "zip", second = 9}',
@@ -154,6 +158,8 @@ ELEMENTS = {
     "nodes[0].next->id": "2",
     "*choice": '"beta"',
     "shape->colour": '"red"',
+    "stack[1]->name": '"zoe"',
+    "size(stack) + stack.top": "4",
     "in_nodes->name": '"zoe"',
     "in_prices->second + 1": "2",
     "(*in_prices).first": '"axe"',

@@ -53,6 +53,8 @@ _ARRAY = re.compile(r"std::(?:__\w+::)*array<")
 _SIZE = re.compile(r"(?:of length|with) (\d+)")
 _VIRTUAL_TABLE = re.compile(r"(?:\b0x[0-9a-f]+ |(?<== ))(?=<vtable for )")
 _VIRTUAL_OFFSET = re.compile(r"(&virtual table offset )\d+")
+_BASE_CLASS = re.compile(r"(?<=[{ ])<(std::[\w:]+)<[^=]*?>> = ")
+"""A base class of the library with its type arguments, which gdb shows before the base class's value."""
 _ADDRESS = re.compile(r"\b0x[0-9a-f]+")
 _QUOTED = re.compile(r'("(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\')')
 Item = tuple[gdb.Value | None, gdb.Value]
@@ -104,6 +106,7 @@ def _without_addresses(shown: str) -> str:
 def _masked(shown: str) -> str:
     """The text without the addresses that gdb shows without asking a printer, the same for each compiler."""
     shown = shown.replace("...", "…").replace("_vptr$", "_vptr.")  # as clang calls it, and GCC
+    shown = _BASE_CLASS.sub(r"<\1> = ", shown)
     return _VIRTUAL_OFFSET.sub(r"\1*", _VIRTUAL_TABLE.sub("* ", shown))
 
 
@@ -174,7 +177,7 @@ class _Rendering:
             return _holder(None if pointed is None else plain(pointed))
         printer = self._printer(value)
         if printer is None:
-            return None
+            return self._inherited(value)
         if _OWNER.match(libstdcxx.name_of(value)):
             pointer = libstdcxx.pointer_in(printer)
             return _holder(plain(pointer.dereference()) if int(pointer) else None)
@@ -183,6 +186,11 @@ class _Rendering:
         if libstdcxx.hint(printer) == "string":
             return _characters(printer.to_string())
         return self._elements(value, printer) if hasattr(printer, "children") else None
+
+    def _inherited(self, value: gdb.Value) -> Content | None:
+        """What the first base class that is a container holds."""
+        bases = (field for field in value.type.strip_typedefs().fields() if field.is_base_class)
+        return next((found for base in bases if (found := self._content(value[base])) is not None), None)
 
     def _part(self, value: gdb.Value) -> str:
         return _format(value, raw=False, max_depth=self._depth, **self._options)
