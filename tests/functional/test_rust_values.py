@@ -312,7 +312,7 @@ def seen(program: Path) -> dict[str, Any]:
             next(f"main.rs:{n}" for n, line in enumerate(source, 1) if f"// {place}" in line) for place in PLACES
         ],
         "LATE": LATE,
-        "NAMES": [*map(name_of, [*SAME, *DIFFERENT]), "changing", "wide", "wide_behind"],
+        "NAMES": [*map(name_of, [*SAME, *DIFFERENT]), "changing", "wide", "wide_behind", "next"],
         "HELD": [*HELD],
         "ANSWER": str(program / "answer"),
     }
@@ -328,7 +328,7 @@ def test_values_are_written_as_the_program_writes_them(program: Path, seen: dict
     output = subprocess.run([program / "prog"], capture_output=True, text=True, check=True).stdout
     expected = dict(line.split("\t", 1) for line in output.splitlines() if "\t" in line)
     assert len(expected) == len(SAME)
-    expected |= {name_of(local): text for local, text in DIFFERENT.items()}
+    expected |= {name_of(local): text for local, text in DIFFERENT.items()} | {"next": "*"}
     assert {name: seen["texts"][1][name] for name in expected} == expected
 
 

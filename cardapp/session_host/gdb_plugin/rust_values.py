@@ -107,6 +107,8 @@ class _Text:
         name = value.type.name or ""
         if depth > MAX_DEPTH:
             return "{…}"
+        if value.type.code == gdb.TYPE_CODE_FUNC:
+            return "*"
         if value.type.code == gdb.TYPE_CODE_PTR:
             return self._referred(value, value, depth)
         if layouts.TEXT.match(name):
