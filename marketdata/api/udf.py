@@ -24,7 +24,8 @@ from marketdata.store.symbols import unknown_symbol
 
 _OFFERED = ["1S", "1", "3", "5", "15", "30", "60", "120", "240", "360", "480", "720", "1D", "3D", "1W", "1M"]
 _SCALE_DAYS = 30
-_MAX_DECIMALS = 16  # the precision of a JavaScript number
+_MAX_DECIMALS = 16  # the precision of a JavaScript number near 1
+_MIN_DIGITS = 5  # significant digits that the price scale keeps of the lowest price
 _EXACT = Context(prec=200)
 """Holds the difference of any two prices, and a hundred times any change, without rounding."""
 
@@ -56,7 +57,6 @@ def symbol_info(request: Request) -> Reply:
     zone = request.services.time_zones.find(request.query["timeZone"])
     found = _read(request, symbol=request.query["symbol"], interval="1d", limit=_SCALE_DAYS, format="object")
     days = json.loads(found.body)["candles"]
-    decimals = max((len(day[price].partition(".")[2]) for day in days for price in "ohlc"), default=2)
     name = found.state.symbol
     return answer(
         {
@@ -65,7 +65,7 @@ def symbol_info(request: Request) -> Reply:
             "timezone": zone.name if is_zone_name(zone.name) else "Etc/UTC",
             "listed_exchange": _exchange(name),
             "minmov": 1,
-            "pricescale": 10 ** min(decimals, _MAX_DECIMALS),
+            "pricescale": 10 ** _decimals(days),
             "format": "price",
             "has_intraday": True,
             "has_seconds": True,
@@ -81,6 +81,15 @@ def symbol_info(request: Request) -> Reply:
             "data_status": "streaming",
         }
     )
+
+
+def _decimals(days: list[dict[str, Any]]) -> int:
+    """The decimal places that charts of these daily candles show."""
+    if not days:
+        return 2
+    most = max(len(day[price].partition(".")[2]) for day in days for price in "ohlc")
+    lowest = min(Decimal(day["l"]) for day in days)
+    return min(most, max(_MAX_DECIMALS, _MIN_DIGITS - 1 - lowest.adjusted()))
 
 
 def search(request: Request) -> Reply:

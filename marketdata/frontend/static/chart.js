@@ -1,6 +1,6 @@
 // Draws the candles with the chart library.
 
-import { ColorType, createChartEx, CrosshairMode, HistogramSeries, LineSeries, PriceLineSource } from './vendor/lightweight-charts.mjs';
+import { ColorType, createChartEx, CrosshairMode, HistogramSeries, LineSeries, LineStyle, PriceLineSource } from './vendor/lightweight-charts.mjs';
 import { AxisMarks } from './axis_marks.js';
 import { $ } from './dom.js';
 import { bucketOpen, nextOpen, width } from './intervals.js';
@@ -34,6 +34,8 @@ let finerBars = 1; // see open()
 let isDrawing = false; // whether draw() is running; the ranges of its intermediate states do not matter
 let isOpening = false; // whether open() was called, but no range was set yet
 let onPaint = null;
+let newestPrice = null; // a decimal
+let newestLine = null; // the line across the chart at this price
 let newest = null; // the opening time of the newest candle; null when newer ones are not loaded
 const timeScale = new LocalTimeScale();
 const prices = new PriceScale({ lowest: 0 });
@@ -65,6 +67,7 @@ export function start({ onRange, onCrosshair, ...given }) {
     if (!range || !candles || isDrawing) return;
     follow(range);
     setBase();
+    labelLast();
     if (!isOpening) onRange();
   });
   chart.subscribeCrosshairMove(({ time, point, sourceEvent }) => {
@@ -77,8 +80,9 @@ export function start({ onRange, onCrosshair, ...given }) {
 }
 
 function addSeries() {
-  series = chart.addSeries(SERIES[type].kind, { priceFormat: prices.format, priceLineSource: PriceLineSource.LastVisible, autoscaleInfoProvider: visiblePrices });
+  series = chart.addSeries(SERIES[type].kind, { priceFormat: prices.format, priceLineSource: PriceLineSource.LastVisible, priceLineVisible: false, autoscaleInfoProvider: visiblePrices });
   for (const each of [marks, hatching, breaks, corrections]) series.attachPrimitive(each);
+  newestLine = null;
 }
 
 // -- times and prices ----------------------------------------------------------------------------------------------
@@ -138,6 +142,7 @@ export function draw(from, until) {
   axis.setData(slots.map((t) => (t === slots.at(-1) ? axisPoint(t) : { time: toAxis(t) })));
   isDrawing = false;
   setBase();
+  labelLast();
   if (before) restore(range);
 }
 
@@ -172,6 +177,7 @@ export function drawOne({ t, after }) {
   volume.update(after ? volumePoint(after) : { time: toAxis(t) }, t < last);
   indicators.update(candles, t);
   newest = candles.hasNewer ? null : candles.last?.t ?? null;
+  labelLast();
   if (before) restore(restored(before));
   return true;
 }
@@ -331,6 +337,7 @@ export function setScale(kind, isInverted) {
   autoScale();
   if (kind === prices.kind) return;
   prices.kind = kind;
+  setNewestPrice(newestPrice);
   if (slots.length) fill();
 }
 
@@ -367,6 +374,27 @@ export const isAutoScaled = () => axes().every((each) => each.options().autoScal
 
 export const autoScale = () => axes().forEach((each) => each.applyOptions({ autoScale: true }));
 
+// The last close in sight has a label where it is not the newest price, which has a label of its own.
+function labelLast() {
+  const lastValueVisible = !view()?.hasNewest;
+  if (lastValueVisible !== series.options().lastValueVisible) series.applyOptions({ lastValueVisible });
+}
+
+// Draws a line at the newest price, a decimal, or none for null.
+export function setNewestPrice(price) {
+  newestPrice = price;
+  const options = price !== null && { price: prices.drawn(price), color: colours.accent, lineWidth: 1, lineStyle: LineStyle.Dashed, axisLabelVisible: false, title: '' };
+  if (!options && newestLine) newestLine = series.removePriceLine(newestLine) ?? null;
+  else if (newestLine) newestLine.applyOptions(options);
+  else if (options) newestLine = series.createPriceLine(options);
+}
+
+// Where a price is on its axis: {y, text}, and the height and the width of the axis. null if there is none yet.
+export function placeOf(price) {
+  const y = series.priceToCoordinate(prices.drawn(price));
+  return y === null ? null : { y, text: prices.label(prices.drawn(price)), height: chart.panes()[0].getHeight(), width: series.priceScale().width() };
+}
+
 // Whether there are candles in the visible times, but none at the visible prices.
 export function isOutOfSight() {
   const seen = view();
@@ -393,8 +421,9 @@ export function recolour() {
 
 function colourSeries() {
   marks.set(colours);
+  setNewestPrice(newestPrice);
   series.applyOptions({
-    borderVisible: true, priceLineColor: colours.accent,
+    borderVisible: true, priceLineColor: colours.soft, // that of the label
     ...(['line', 'area'].includes(type) && { color: colours.accent, lineColor: colours.accent, topColor: colours.areaTop, bottomColor: colours.areaBottom }),
   });
 }

@@ -73,15 +73,26 @@ function framed(picture) {
   context.fillStyle = colours.paper;
   context.fillRect(0, 0, canvas.width, canvas.height);
   context.drawImage(picture, 0, head * ratio);
-  const write = (text, y, size, colour) => {
+  const write = (text, y, size, colour, x = 12) => {
     context.font = font(size);
     context.fillStyle = colour;
-    context.fillText(text, 12 * ratio, y * ratio);
+    context.fillText(text, x * ratio, y * ratio);
   };
+  drawPrice(context, head, ratio, colours, write);
   write(`${feed.symbol()} · ${feed.candles().interval} · ${zones.label(state.zone)}`, 22, 15, colours.ink);
   lines.forEach((line, at) => write(line, 44 + at * LINE, 12, colours.soft));
   notice.forEach((line, at) => write(line, canvas.height / ratio - 10 - (notice.length - 1 - at) * LINE, 11, colours.soft));
   return canvas;
+}
+
+// The newest price at the axis, which is no part of the picture of the chart.
+function drawPrice(context, head, ratio, colours, write) {
+  const label = $('last-price');
+  if (label.hidden) return;
+  const [left, top] = [label.offsetLeft, head + label.offsetTop - label.offsetHeight / 2];
+  context.fillStyle = colours.accent;
+  context.fillRect(left * ratio, top * ratio, label.offsetWidth * ratio, label.offsetHeight * ratio);
+  write(label.textContent, top + 14, 12, colours.paper, left + 11);
 }
 
 // The texts of the legend: the time, the amounts of the candle, and the indicators. Digits after the first significant ones

@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.market.conftest import ChartPage, Tab, query, settled
-from tests.browser.market.stage import Stage, minutes, now
+from tests.browser.market.conftest import ChartPage, Tab, drawn_texts, iso, query, settled
+from tests.browser.market.stage import MINUTE, Stage, minutes, now, tick
 
 pytestmark = pytest.mark.functional
 
@@ -62,3 +62,36 @@ def test_a_dragged_axis_never_hides_the_candles(tab: Tab, stage: Stage) -> None:
     for _ in range(4):
         drag(opened, from_axis=False, by=400)
     opened.becomes(lambda: candle_pixels(opened) > 100)
+
+
+def test_the_newest_price_is_at_the_axis_wherever_the_view_is(tab: Tab, stage: Stage) -> None:
+    symbol, start = "DEMO:FAR", now() // MINUTE * MINUTE - 3000 * MINUTE
+    stage.write(*(tick(symbol, start + at * MINUTE, str(100 + at)) for at in range(3001)))
+    opened = tab(query(symbol, **{"from": iso(start), "to": iso(start + 100 * MINUTE)})).drawn()
+    page = opened.page
+    label = page.locator("#last-price")
+
+    def place() -> tuple[float, float, float]:
+        """The middle of the label, and the ends of the chart above the time axis."""
+        box, chart = label.bounding_box(), page.locator("#chart canvas").first.bounding_box()
+        assert box is not None
+        assert chart is not None
+        return box["y"] + box["height"] / 2, chart["y"], chart["y"] + chart["height"]
+
+    expect(label).to_have_text("↑ 3 100.00".replace(" 1", "\u202f1"))
+    middle, top, _ = place()
+    assert middle < top + 20, "at the upper edge"
+    assert "200.000" in drawn_texts(opened), "the last close in sight has a label, too"
+    stage.write(tick(symbol, now(), "50", at=1))
+    expect(label).to_have_text("↓ 50.0000")
+    middle, _, end = place()
+    assert middle > end - 20, "at the lower edge"
+    opened.keys("End")
+    expect(label).to_have_text("50.0000")
+    settled(opened)
+    wanted = page.evaluate("import('/static/chart.js').then((chart) => chart.placeOf('50').y)")
+    middle, top, _ = place()
+    assert abs(middle - top - wanted) < 3
+    assert "50.0000" not in drawn_texts(opened), "the label is not there twice"
+    opened.keys("Alt+p")
+    expect(label).to_contain_text(" %")

@@ -14,7 +14,7 @@ import pytest
 from marketdata.api import schemas
 from marketdata.api.app import ROUTES
 from marketdata.settings import Settings
-from tests.marketdata.api.conftest import Api, running_api
+from tests.marketdata.api.conftest import Api, Make, running_api
 
 START = 1_700_000_040
 
@@ -148,6 +148,16 @@ def test_udf_describes_a_symbol(api: Api, bars: str) -> None:
     problem = api.problem("GET", "/v1/udf/symbols?symbol=NO:SUCH", status=404, code="unknown_symbol")
     assert problem["s"] == "error"
     assert problem["errmsg"] == problem["detail"]
+
+
+def test_the_price_scale_keeps_five_digits_of_every_magnitude(api: Api, tick: Make) -> None:
+    for at, (price, decimals) in enumerate((
+        ("2500.25", 2), ("7", 0), ("0.1234567890123456789", 16), ("0.000000000000000123456789", 20),
+        (f"0.{'0' * 15}1", 16), (f"0.{'0' * 28}12", 30),
+    )):  # fmt: skip
+        symbol = f"UDFSCALE:{at}"
+        api.ingest(tick(symbol=symbol, id="1", price=price))
+        assert api.get(f"/v1/udf/symbols?symbol={symbol}")["pricescale"] == 10**decimals, price
 
 
 def test_udf_finds_symbols_by_name_and_exchange(api: Api, bars: str) -> None:
