@@ -38,6 +38,8 @@ def evaluate(expression: str) -> gdb.Value:
             symbol = gdb.lookup_symbol(name)[0]
             if symbol is not None and symbol.type is not None:
                 rust_values.check_readable(symbol.type)
+    if "dynamic_cast" in expression:
+        raise gdb.error(f"{expression}: gdb does not read a dynamic_cast right; write (T *)p")
     if called(expression):
         expression = _expanded(expression)
     if (_NAMES_ELEMENT if _has_containers() else _COUNTS).search(expression) is None:
