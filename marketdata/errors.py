@@ -225,12 +225,8 @@ class StorageUnavailable(MarketError):
     """The service could not keep the body in a file. Nothing of it was stored."""
 
     code = "storage_unavailable"
-    remedy = "Send the request again later. If this lasts, the people who run the service must make room on the disk."
+    remedy = "Send the request again later. If this lasts, tell the people who run the service."
     retry_after = 5
-
-    @classmethod
-    def of(cls, error: OSError) -> Self:
-        return cls(f"the body cannot be kept in a file: {error.strerror or error}")
 
 
 class DatabaseUnavailable(MarketError):
@@ -249,11 +245,19 @@ class DatabaseStalled(DatabaseUnavailable):
 
 
 class DatabaseExhausted(DatabaseUnavailable):
-    """The database is out of disk, memory or connections, or the pool had no free connection for too long."""
+    """The database is out of memory or connections, or the pool had no free connection for too long."""
 
     code = "database_exhausted"
     remedy = "Send the request again later. If this lasts, the people who run the service must make room."
     retry_after = 5
+
+
+class DiskFull(DatabaseExhausted):
+    """A file system is full, which the message names. Nothing can be stored until there is room. The status is 507 for
+    a request that writes, and 503 for one that reads."""
+
+    code = "disk_full"
+    remedy = "Send the request again later. The people who run the service must make room on the file system."
 
 
 class PartlyStored(DatabaseUnavailable):

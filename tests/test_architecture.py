@@ -69,7 +69,7 @@ CARD = Product(
 MARKET = Product(
     package="marketdata",
     order=(
-        "errors", "limits", "status_line", "settings", "tick", "tick_csv", "tick_columns", "interval", "token",
+        "errors", "limits", "status_line", "file_system", "settings", "tick", "tick_csv", "tick_columns", "interval", "token",
         "secretfile", "source", "ingest", "postgres", "store", "graphql", "operations", "http", "api", "frontend",
         "commands", "backup", "demo", "cli", "__main__",
     ),
@@ -112,7 +112,7 @@ MARKET = Product(
         "errors", "limits", "tick", "tick_csv", "tick_columns", "interval", "token", "api.schemas",
         "http.revalidation", "http.reply", "http.chunked_coding",
         "api.live.websocket",
-        "source.evm", "source.pools", "source.log_filter", "source.swaps", "source.adaptive_range",
+        "source.evm", "source.pools", "source.log_filter", "source.proof", "source.swaps", "source.adaptive_range",
         "source.provider_errors", "ingest.span_size",
         "demo.chain", "demo.prices",
         "api.live.feed", "frontend.request_origin", "frontend.upstream_response", "frontend.request_target",

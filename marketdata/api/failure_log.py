@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from time import monotonic
 
-from marketdata.errors import DatabaseUnavailable, MarketError, TooSlow, VersionMissing, reason
+from marketdata.errors import DatabaseUnavailable, DiskFull, MarketError, TooSlow, VersionMissing, reason
 
 PERIOD_SECONDS = 5.0
 """In this time, at most one line is logged for each kind of failure, because during an outage every request fails.
@@ -63,9 +63,11 @@ class FailureLog:
 
 
 def described(error: MarketError) -> tuple[str, str, str]:
-    """Returns the code, the SQLSTATE and the driver's reason of an error."""
+    """Returns the code, the SQLSTATE and the driver's reason of an error. The reason of a full disk names the file
+    system."""
     cause: BaseException | None = error
     while isinstance(cause, MarketError):
         cause = cause.__cause__
     state = getattr(cause, "sqlstate", None) or NO_SQLSTATE
-    return error.code, state, reason(error)
+    why = reason(error)
+    return error.code, state, f"{error.detail} ({why})" if error.code == DiskFull.code else why

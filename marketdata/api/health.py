@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from marketdata.api.cluster import ClusterNode
 from marketdata.api.database_health import ReplicaHealth
 from marketdata.api.metrics import ByLabel, ByLabels, Figure
-from marketdata.api.routing import OF_DATABASE, Request
+from marketdata.api.routing import Request, unavailable
 from marketdata.api.services import Services
-from marketdata.errors import DatabaseUnavailable, MarketError, NotFound
+from marketdata.errors import MarketError, NotFound
 from marketdata.http.failures import status_of
 from marketdata.http.reply import PROMETHEUS, Reply, answer
 from marketdata.store import coverage
@@ -97,9 +97,7 @@ def _error(services: Services) -> MarketError | None:
 
 def _unready(error: MarketError) -> MarketError:
     """Returns ``error``, or an error with the same text that is answered with 503."""
-    if status_of(type(error)) == 503:
-        return error
-    return DatabaseUnavailable(error.detail, code=error.code if error.code in OF_DATABASE else None)
+    return error if status_of(type(error)) == 503 else unavailable(error)
 
 
 class Gauge(NamedTuple):

@@ -11,7 +11,7 @@ from marketdata.api import schemas
 from marketdata.api.current_reads import MAX_COUNTER, SENT_ABOUT, VERSION
 from marketdata.api.live.websocket import SUBPROTOCOL
 from marketdata.api.routing import Route
-from marketdata.http.failures import problem_types, statuses_of_codes
+from marketdata.http.failures import RETRIED, problem_types, statuses_of_codes
 from marketdata.http.reply import CSV_TYPE, JSON, NDJSON, PROBLEM
 from marketdata.limits import MAX_BODY_BYTES, MAX_CSV_BYTES
 
@@ -149,7 +149,7 @@ def _response(route: Route, status: int) -> dict[str, Any]:
             codes = route.codes()[status]
             response["description"] += f": {', '.join(f'`{code}`' for code in codes)}"
             response["x-problem-codes"] = codes
-        if status in (429, 503):
+        if status in RETRIED:
             response["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
         if status == 415:
             about = "The accepted Content-Encoding, if the request has another one."

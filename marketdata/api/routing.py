@@ -15,8 +15,8 @@ from marketdata.api.auth import Caller, Scope
 from marketdata.api.current_reads import known_counter
 from marketdata.api.request_validation import checked, media_type, query_of
 from marketdata.api.services import Services
-from marketdata.errors import MarketError, NotFound
-from marketdata.http.failures import MethodNotAllowed, problem, shown_error, statuses_of_codes
+from marketdata.errors import DatabaseUnavailable, DiskFull, MarketError, NotFound
+from marketdata.http.failures import MethodNotAllowed, problem, shown_error, status_of, statuses_of_codes
 from marketdata.http.reply import CSV_TYPE, JSON, PROBLEM, Headers, Reply, gzipped
 from marketdata.http.request_log import VARIABLE
 from marketdata.http.revalidation import revalidated
@@ -27,11 +27,12 @@ from marketdata.limits import MAX_BODY_BYTES, MAX_CSV_BYTES
 _NO_STORE = ("Cache-Control", "no-store")
 _OF_CREDENTIALS = {"invalid_request", "unauthorized", "invalid_token", "insufficient_scope"}
 OF_DATABASE = {
-    "database_unavailable", "database_exhausted", "contended", "too_slow", "version_missing", "database_stalled",
-    "database_defect",
+    "database_unavailable", "database_exhausted", "disk_full", "contended", "too_slow", "version_missing",
+    "database_stalled", "database_defect",
 }  # fmt: skip
 """The codes of errors that the database causes."""
 _OF_BODY = {"malformed_json", "too_large", "unsupported_media_type", "saturated", "storage_unavailable"}
+_READS = ("GET", "HEAD")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,8 @@ class Route:
             found |= _OF_BODY
             found |= {"malformed_gzip"} if self.body.accepts_gzip else set()
         statuses = {**statuses_of_codes(), **self.errors.statuses}
+        if self.method in _READS:
+            statuses[DiskFull.code] = status_of(DatabaseUnavailable)
         if self.database_status is not None:
             statuses |= dict.fromkeys(OF_DATABASE, self.database_status)
         by_status: dict[int, list[str]] = {}
@@ -229,7 +232,10 @@ class Application:
         what = " ".join(part for part in (identity, environ["REQUEST_METHOD"], repr(environ["PATH_INFO"])) if part)
         self._services.failure_log.note(what, error, is_limited=not identity)
         shape = self._shape_of(environ["PATH_INFO"]) if route is None else route.errors
-        return shape.reply(shown_error(error, what))
+        shown = shown_error(error, what)
+        if isinstance(shown, DiskFull) and environ["REQUEST_METHOD"] in _READS:
+            shown = unavailable(shown)
+        return shape.reply(shown)
 
     def _shape_of(self, path: str) -> ErrorShape:
         return next((shape for start, shape in self._shapes.items() if path.startswith(start)), AS_PROBLEM)
@@ -238,6 +244,11 @@ class Application:
         # Unknown paths and methods do not become labels, because clients could create any number of series with them.
         labels = (method, route.path) if route is not None else ("", "(none)")
         self._services.metrics.observe(*labels, reply.status, seconds)
+
+
+def unavailable(error: MarketError) -> DatabaseUnavailable:
+    """Returns an error with the same text, and code of the database, that is answered with 503."""
+    return DatabaseUnavailable(error.detail, code=error.code if error.code in OF_DATABASE else None)
 
 
 def _path(environ: Mapping[str, Any]) -> str:

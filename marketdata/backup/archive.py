@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from marketdata import file_system
 from marketdata.backup.exchange import sync
 from marketdata.errors import StateError, UsageError
 from marketdata.secretfile import make_folder
@@ -25,6 +26,8 @@ from marketdata.store.version import Version, distributed
 
 DUMP, MANIFEST, STATE, SECRETS = "database.dump", "manifest.json", "state", "secrets"
 FORMAT = 1
+_LEAST_BYTES = 64 << 10
+"""A program that writes to a full file system may have left a block free."""
 
 _STATE_FILES = ("v*.env", "*-v*.env", "demo/chain.json")
 _OUTBOXES = ("ingestor/*.sqlite", "demo/*.sqlite")
@@ -102,7 +105,8 @@ def other_files(settings: Settings) -> dict[str, Path]:
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside ``target``. If the block succeeds, sync it and rename it to ``target``."""
+    """Yield a temporary folder beside ``target``. If the block succeeds, sync it and rename it to ``target``. If it
+    failed and the file system has no room, StateError says so, whatever failed first."""
     if target.exists() or target.is_symlink():
         raise UsageError(f"{target} already exists: name a new folder for each backup")
     partial = target.parent / f".{target.name}.{secrets.token_hex(4)}.part"
@@ -115,8 +119,11 @@ def new_folder(target: Path) -> Iterator[Path]:
                     sync(Path(folder, name))
             partial.rename(target)
             sync(target.parent)
-        except BaseException:
+        except BaseException as error:
+            is_full = file_system.free_bytes(target.parent) < _LEAST_BYTES
             shutil.rmtree(partial, ignore_errors=True)
+            if is_full and isinstance(error, Exception):
+                raise StateError(f"{file_system.named(target.parent)} is full: no room for {target}") from error
             raise
 
 

@@ -97,12 +97,15 @@ STATUS: dict[type[e.MarketError], int] = {
     UnknownCoding: 501,
     e.StorageUnavailable: 503,
     e.DatabaseUnavailable: 503,
+    e.DiskFull: 507,
     e.DatabaseStalled: 504,
     e.TooSlow: 503,
     e.VersionMissing: 503,
 }
 """A class without a row has the status of its nearest base class that has one."""
 
+RETRIED = (429, 503, 507)
+"""The statuses of replies with ``Retry-After``."""
 _RETRY_SECONDS = 1
 _REALM = 'Bearer realm="marketdata"'
 
@@ -194,7 +197,7 @@ def _headers(error: e.MarketError, status: int) -> Headers:
         return (("Accept-Encoding", error.accepted_coding),)  # RFC 9110, section 12.5.3
     if isinstance(error, UpgradeRequired):
         return (("Sec-WebSocket-Version", "13"),)
-    if status in (429, 503):
+    if status in RETRIED:
         return (("Retry-After", str(getattr(error, "retry_after", _RETRY_SECONDS))),)
     if isinstance(error, e.Unauthorized | e.InvalidRequest | e.Forbidden):
         return (("WWW-Authenticate", challenge(error)),)

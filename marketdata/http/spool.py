@@ -9,7 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO
 
-from marketdata.errors import Saturated, StorageUnavailable
+from marketdata import file_system
+from marketdata.errors import DiskFull, MarketError, Saturated, StorageUnavailable
 
 
 def _unnamed_file(folder: Path) -> BinaryIO:
@@ -17,13 +18,20 @@ def _unnamed_file(folder: Path) -> BinaryIO:
     return TemporaryFile(dir=folder, buffering=0)
 
 
+def _refusal(folder: Path, error: OSError) -> MarketError:
+    if file_system.is_full(error):
+        return DiskFull(f"{file_system.named(folder)} is full: the body cannot be kept in a file")
+    return StorageUnavailable(f"the body cannot be kept in a file: {error.strerror or error}")
+
+
 class Spool:
     """A body in a file without a name, so a killed process leaves nothing. waitress calls ``append``, ``getfile`` and
     ``close``. ``released`` is called when the spool is closed, which may be called repeatedly."""
 
-    def __init__(self, file: BinaryIO, limit: int, released: Callable[[], None]) -> None:
-        """``limit`` is the maximum size of the body in bytes."""
+    def __init__(self, folder: Path, file: BinaryIO, limit: int, released: Callable[[], None]) -> None:
+        """``limit`` is the maximum size of the body in bytes, and ``folder`` that of the file."""
         self.limit = limit
+        self._folder = folder
         self._file = file
         self._released = released
         self._size = 0
@@ -38,6 +46,10 @@ class Spool:
         view = memoryview(data)
         while view:
             view = view[self._file.write(view) :]
+
+    def refusal(self, error: OSError) -> MarketError:
+        """The error for a client whose body could not be written."""
+        return _refusal(self._folder, error)
 
     def getfile(self) -> Any:
         self._file.seek(0)
@@ -65,13 +77,14 @@ class Spools:
         """Whether the process is ending, and work on a large body should stop soon."""
 
     def take(self, limit: int) -> Spool:
-        """Raises :class:`Saturated` while another body has the turn, and :class:`StorageUnavailable`."""
+        """Raises :class:`Saturated` while another body has the turn, and :class:`DiskFull` or
+        :class:`StorageUnavailable` without a file."""
         self._take_turn()
         try:
-            spool = Spool(self._open_file(self._folder), limit, self._end_turn)
+            spool = Spool(self._folder, self._open_file(self._folder), limit, self._end_turn)
         except OSError as error:
             self._end_turn()
-            raise StorageUnavailable.of(error) from error
+            raise _refusal(self._folder, error) from error
         self._spool = spool
         return spool
 

@@ -17,7 +17,7 @@ from waitress.receiver import ChunkedReceiver, FixedStreamReceiver
 from waitress.utilities import BadRequest as MalformedRequest
 from waitress.utilities import Error
 
-from marketdata.errors import MarketError, Saturated, StorageUnavailable, TooLarge
+from marketdata.errors import MarketError, Saturated, TooLarge
 from marketdata.http.chunked_coding import ChunkedDecoder, MalformedChunk
 from marketdata.http.failures import BadRequest, HeadersTooLarge, Problem, UnknownCoding
 from marketdata.http.reply import Reply
@@ -151,8 +151,10 @@ class RequestParser(HTTPRequestParser):
             self.body_bytes_received = 0  # waitress would count the frames of chunks, too
         try:
             consumed: int = self.received(data)
-        except OSError as error:  # the body is kept in a file
-            self.refuse(self._refusal(StorageUnavailable.of(error)))
+        except OSError as error:
+            if self._spool is None:
+                raise
+            self.refuse(self._refusal(self._spool.refusal(error)))
             return len(data)
         if self.error is None:
             if is_body:

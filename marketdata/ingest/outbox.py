@@ -16,6 +16,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from marketdata import file_system
 from marketdata.errors import Pruned, StateError, UsageError
 from marketdata.settings import Settings
 
@@ -114,6 +115,13 @@ MIGRATIONS = (
     -- these blocks, too. A row stays until a start_block was compared with it.
     CREATE TABLE old_marks AS SELECT symbol, address, first, last FROM backfilled;
     """,
+    """
+    -- Blocks of which logs of the pools with these symbols (a JSON list) are missing. They were read again tries times,
+    -- and are read again at the time due, in seconds since 1970.
+    CREATE TABLE doubted (chain TEXT NOT NULL, number INTEGER NOT NULL, hash TEXT NOT NULL, time INTEGER NOT NULL,
+                          symbols TEXT NOT NULL, tries INTEGER NOT NULL, due REAL NOT NULL,
+                          PRIMARY KEY (chain, number)) WITHOUT ROWID;
+    """,
 )
 """The steps that build the tables. ``user_version`` is the number of steps that a file has. A step is never changed
 after a release; a change of the tables is a further step."""
@@ -192,7 +200,7 @@ class Outbox:
     def copy_to(self, target: Path) -> None:
         """Write a snapshot to a new file that only its owner may read. Other processes may work meanwhile."""
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        with self._translated(), closing(sqlite3.connect(target)) as copy:
+        with self._translated(target), closing(sqlite3.connect(target)) as copy:
             self._connection.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")  # so that the snapshot is a single file
 
@@ -306,11 +314,18 @@ class Outbox:
                 connection.execute("INSERT INTO identity (id) VALUES (?)", (str(uuid.uuid4()),))
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated(self, written: Path | None = None) -> Iterator[None]:
+        """``written`` is the file that is written, if it is not the outbox."""
         try:
             yield
         except sqlite3.Error as error:
-            raise StateError(f"{self.path} cannot be used: {error}", code=OUTBOX_UNUSABLE) from error
+            raise StateError(_described(written or self.path, self.path, error), code=OUTBOX_UNUSABLE) from error
+
+
+def _described(written: Path, outbox: Path, error: sqlite3.Error) -> str:
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+        return f"disk_full: {file_system.named(written.parent)} is full, so {written} cannot be written"
+    return f"{outbox} cannot be used: {error}"
 
 
 def put(connection: Transaction, items: Iterable[Item]) -> None:

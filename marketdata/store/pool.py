@@ -26,6 +26,7 @@ from psycopg.pq import TransactionStatus
 from marketdata import errors as e
 from marketdata.store.conninfo import completed, server
 from marketdata.store.postgres_errors import DETAILS, STATEMENT_SECONDS, translate, translated
+from marketdata.store.server_disk import ServerDisk
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -80,7 +81,24 @@ def connect(
     conninfo: str, *, application_name: str = "marketdata", remedy: str = f"{CHECK} of DATABASE_URL"
 ) -> Iterator[Connection]:
     """A connection for one command, in autocommit mode and without a statement timeout. If libpq gets none,
-    ``remedy`` ends the message. The cause is only in libpq's text, which clients do not get."""
+    ``remedy`` ends the message. The cause is only in libpq's text, which clients do not get. If the disk is full, the
+    error names the file system."""
+    with _explained(conninfo), _opened(conninfo, application_name, remedy) as connection:
+        yield connection
+
+
+@contextlib.contextmanager
+def _explained(conninfo: str) -> Iterator[None]:
+    try:
+        yield
+    except e.DatabaseUnavailable as error:
+        if (explained := ServerDisk(conninfo).explained(error)) is not error:
+            raise explained from error
+        raise
+
+
+@contextlib.contextmanager
+def _opened(conninfo: str, application_name: str, remedy: str) -> Iterator[Connection]:
     with translated():
         try:
             opened = psycopg.connect(completed(conninfo, application_name), autocommit=True)
@@ -130,6 +148,7 @@ class Pool:
         )
 
         self._size = size
+        self._disk = ServerDisk(conninfo)
         self._refusal = refusal
         self._watchdog = ConnectionWatchdog(application_name, answers, has_limits, patience)
         self._exhausted_at = -EXHAUSTED_SECONDS
@@ -141,7 +160,7 @@ class Pool:
         ``fresh_seconds`` replaces ``FRESH_SECONDS``.
         """
         fresh = FRESH_SECONDS if fresh_seconds is None else fresh_seconds
-        return _Loan(partial(self._lend, fresh), self._take_back)
+        return _Loan(partial(self._lend, fresh), self._take_back, self._disk.explained)
 
     def renew(self, connection: Connection) -> None:
         """Restart the watchdog's time of a lent connection. Call this before a statement that follows after some
@@ -152,6 +171,8 @@ class Pool:
         """The reason why requests get no connection at present, or None."""
         if self._watchdog.is_suspended:
             return e.DatabaseStalled(DETAILS[e.DatabaseStalled])
+        if (full := self._disk.error()) is not None:
+            return full
         if monotonic() - self._exhausted_at < EXHAUSTED_SECONDS and not self.stats().get("pool_available"):
             return e.DatabaseExhausted(_EXHAUSTED)
         return None
@@ -212,25 +233,39 @@ class _Loan:
     """The context manager of ``Pool.connection``. It is a class, because a generator would take as long as the work of
     the pool itself."""
 
-    __slots__ = ("_connection", "_lend", "_take_back")
+    __slots__ = ("_connection", "_explained", "_lend", "_take_back")
 
-    def __init__(self, lend: Callable[[], Connection], take_back: Callable[[Connection], bool]) -> None:
+    def __init__(
+        self,
+        lend: Callable[[], Connection],
+        take_back: Callable[[Connection], bool],
+        explained: Callable[[e.MarketError], e.MarketError],
+    ) -> None:
         self._lend = lend
         self._take_back = take_back
+        self._explained = explained
 
     def __enter__(self) -> Connection:
         try:
             self._connection = self._lend()
-        except psycopg.Error as error:
-            raise translate(error) from error
+        except (psycopg.Error, e.DatabaseUnavailable) as error:
+            if (found := self._found(error)) is not error:
+                raise found from error
+            raise
         return self._connection
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         is_intact = self._take_back(self._connection)
         if not is_intact and isinstance(error, psycopg.Error | e.MarketError):
             raise e.DatabaseStalled(DETAILS[e.DatabaseStalled]) from error
-        if isinstance(error, psycopg.Error):
-            raise translate(error) from error
+        if not isinstance(error, psycopg.Error | e.DatabaseUnavailable):
+            return
+        if (found := self._found(error)) is not error:
+            raise found from error
+
+    def _found(self, error: psycopg.Error | e.MarketError) -> e.MarketError:
+        """The service's error for ``error``."""
+        return self._explained(translate(error) if isinstance(error, psycopg.Error) else error)
 
 
 class ConnectionWatchdog:

@@ -23,7 +23,8 @@ SQLSTATES: dict[str, type[e.MarketError]] = {
     "42": e.DatabaseDefect,
     "42P01": e.VersionMissing,  # no such table
     "42883": e.VersionMissing,  # no such function
-    "53": e.DatabaseExhausted,  # disk, memory, connections
+    "53": e.DatabaseExhausted,  # memory, connections
+    "53100": e.DiskFull,
     "54": e.InvalidValue,  # a program limit
     "55000": e.Pruned,  # object not in prerequisite state: raised by sql/candles.sql
     "55P03": e.Contended,  # lock_timeout
@@ -41,7 +42,8 @@ DETAILS: dict[type[e.MarketError], str] = {
     # The connection may have been lost after the server received COMMIT and before its answer arrived.
     e.DatabaseUnavailable: "the database does not answer; the request may or may not have been stored, send it again",
     e.DatabaseStalled: "the database does not react; the request may or may not have been stored, send it again later",
-    e.DatabaseExhausted: "the database is out of disk, memory or connections; send the request again later",
+    e.DatabaseExhausted: "the database is out of memory or connections; send the request again later",
+    e.DiskFull: "the file system of the database is full; send the request again when there is room",
     e.Contended: "the request conflicted with another transaction and was not stored; send it again",
     e.TooSlow: f"the database did not finish within {STATEMENT_SECONDS:.0f} s; request less data at a time",
     e.VersionMissing: "the database lacks tables or functions of this version; run bin/marketdata-version N",

@@ -42,12 +42,13 @@ def give_cluster(state_dir: Path) -> None:
 
 
 def command(
-    state_dir: Path, *arguments: str | Path, killed_at: Sequence[str] = (), **settings: str
+    state_dir: Path, *arguments: str | Path, killed_at: Sequence[str] = (), inside: Sequence[str] = (), **settings: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command of the product. ``killed_at`` are the first four arguments of :data:`KILLED`."""
+    """Run a command of the product. ``killed_at`` are the first four arguments of :data:`KILLED`, and ``inside`` is a
+    command that executes the arguments after it."""
     program = ["-c", KILLED, *killed_at] if killed_at else ["-m", "marketdata"]
     return subprocess.run(
-        [sys.executable, "-P", *program, *map(str, arguments)],
+        [*inside, sys.executable, "-P", *program, *map(str, arguments)],
         cwd=ROOT, env=os.environ | {"MARKET_STATE_DIR": str(state_dir)} | settings,
         capture_output=True, text=True, timeout=2 * SECONDS, check=False,
     )  # fmt: skip

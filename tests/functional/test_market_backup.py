@@ -16,6 +16,7 @@ import pytest
 from marketdata.ingest.outbox import Outbox, put
 from marketdata.postgres.client import Client as DatabaseClient
 from marketdata.postgres.cluster import conninfo
+from tests.functional import small_disk
 from tests.functional.market_process import ApiProcess, Client, command
 from tests.functional.serving import until
 
@@ -122,6 +123,23 @@ def test_a_restored_backup_gives_the_same_bytes(api: ApiProcess, backup: Path, e
             connection.execute("SET ROLE marketdata_reader")
             assert connection.execute("SELECT count(*) FROM md_ticks_v2").fetchone() == (0,)
         assert (elsewhere / "v2.env").read_text() == (api.state_dir / "v2.env").read_text()
+
+
+def test_a_full_target_is_named_and_nothing_else_is_blamed(
+    api: ApiProcess, backup: Path, elsewhere: Path, tmp_path: Path
+) -> None:
+    """First the dump does not fit, then the outbox."""
+    assert command(elsewhere, "restore", backup).returncode == 0
+    target = tmp_path / "target"
+    target.mkdir()
+    for path in (None, elsewhere / "ingestor" / "md_ticks_v1.sqlite"):
+        if path is not None:
+            path.parent.mkdir()
+            Outbox(path).close()
+        done = command(elsewhere, "backup", target / "backup", inside=small_disk.inside(target, 64 << 10))
+        assert done.returncode == 1
+        assert f"the file system {target} of {target}" in done.stderr, done.stderr
+        assert str(elsewhere) not in done.stderr
 
 
 def test_nothing_that_exists_is_replaced_and_a_changed_backup_is_refused(

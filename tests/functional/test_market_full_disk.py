@@ -82,11 +82,11 @@ class Writer:
 
 
 def eventually(ask: Callable[[], Answer], wanted: Callable[[Answer], bool]) -> None:
-    """Ask until the answer is the wanted one; meanwhile only 503 is right."""
+    """Ask until the answer is the wanted one; meanwhile only a refusal for a time is right."""
 
     def is_wanted() -> bool:
         status, answer = found = ask()
-        assert wanted(found) or status == 503 or status < 300, answer
+        assert wanted(found) or status in (503, 507) or status < 300, answer
         return wanted(found)
 
     until(is_wanted, 60)
@@ -96,12 +96,8 @@ def is_done(answer: Answer) -> bool:
     return answer[0] < 300
 
 
-def is_exhausted(answer: Answer) -> bool:
-    return answer[0] == 503 and answer[1]["code"] == "database_exhausted"
-
-
-def is_refused(answer: Answer) -> bool:
-    return answer[0] == 503
+def is_full(answer: Answer) -> bool:
+    return answer[0] in (503, 507) and answer[1]["code"] == "disk_full"
 
 
 def assert_kept(disk: Disk, writer: Writer) -> None:
@@ -124,24 +120,31 @@ def test_on_a_full_disk_writes_are_refused_and_nothing_acknowledged_is_lost(api:
         disk.switch_log()
         assert write()[0] == 201
         disk.fill()
-        eventually(lambda: write(500), is_exhausted)
+        eventually(lambda: write(500), is_full)
         for _ in range(5):
             disk.fill()
             status, problem = write(500)
-            assert (status, problem["code"]) == (503, "database_exhausted")
+            assert (status, problem["code"]) == (507, "disk_full")
+            assert f"the file system {api.state_dir / 'cluster'} " in problem["detail"]
             assert reader("GET", CHART)[0] == 200
             assert reader("GET", f"/v1/ticks?symbol={SYMBOL}")[0] == 200
-            assert reader("GET", "/ready")[0] == 200
+            status, found = reader("GET", "/ready")
+            assert (status, found["code"], found["detail"]) == (503, "disk_full", problem["detail"])
+        assert "disk_full, SQLSTATE 53100" in api.log.read_text()
         disk.free()
+        assert reader("GET", "/ready")[0] == 200
         assert write()[0] == 201
         assert write(500)[0] == 200
         assert_kept(disk, write)
 
         disk.fill()
         disk.switch_log()
-        eventually(write, is_refused)
+        eventually(write, is_full)
         assert reader("GET", CHART)[0] in (200, 503)
-        assert write()[0] == 503
+        eventually(lambda: reader("GET", "/ready"), is_full)
+        status, problem = write()
+        assert (status, problem["code"]) == (507, "disk_full")
+        assert "DATABASE_URL" not in problem["detail"] + api.log.read_text()
         disk.free()
         eventually(write, is_done)
         eventually(lambda: reader("GET", CHART), is_done)

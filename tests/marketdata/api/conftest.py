@@ -221,7 +221,7 @@ def check_documented(method: str, route: Route | None, response: webtest.TestRes
         shape = AS_BINANCE if is_of_binance else AS_PROBLEM if route is None else route.errors
         assert response.content_type == shape.media_type
         assert response.headers["Cache-Control"] == "no-store"
-        assert ("Retry-After" in response.headers) == (status in (429, 503))
+        assert ("Retry-After" in response.headers) == (status in (429, 503, 507))
         if method != "HEAD":
             check_shape(shape.schema, response.json)
             is_unreadable = response.json["code"] in ("invalid_request", -2014)

@@ -34,4 +34,4 @@ def test_an_error_has_the_number_of_the_exchange() -> None:
     ]:
         reply = AS_BINANCE.reply(error)
         assert (reply.status, json.loads(bytes(reply.body))) == (status, {"code": code, "msg": message})
-        assert ("Retry-After" in dict(reply.headers)) == (status in (429, 503)), error
+        assert ("Retry-After" in dict(reply.headers)) == (status in (429, 503, 507)), error

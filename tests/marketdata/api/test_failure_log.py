@@ -47,9 +47,9 @@ def test_the_sqlstate_and_the_first_line_are_logged(
     log: FailureLog, counted: Counter[tuple[str, str]], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        log.note("GET '/v1/chart'", caused_by(errors.DiskFull("could not extend file\nDETAIL:  a stored value")))
-    assert caplog.messages == ["GET '/v1/chart' failed: database_exhausted, SQLSTATE 53100: could not extend file"]
-    assert counted == {("database_exhausted", "53100"): 1}
+        log.note("GET '/v1/chart'", caused_by(errors.TooManyConnections("too many clients\nDETAIL:  a stored value")))
+    assert caplog.messages == ["GET '/v1/chart' failed: database_exhausted, SQLSTATE 53300: too many clients"]
+    assert counted == {("database_exhausted", "53300"): 1}
 
 
 def test_all_failures_of_an_outage_are_counted_but_few_are_logged(

@@ -124,12 +124,12 @@ def test_a_refused_body_takes_no_turn(service: Service, read_token: str, write_t
 
 
 @pytest.mark.parametrize("is_chunked", [False, True])
-def test_a_full_disk_is_a_503(tmp_path: Path, is_chunked: bool) -> None:
+def test_a_full_disk_is_a_507_that_names_the_file_system(tmp_path: Path, is_chunked: bool) -> None:
     spools = Spools(tmp_path, lambda _folder: open("/dev/full", "r+b", buffering=0))  # noqa: SIM115
     body = b"x" * 50 * KIB
     with listening(quick, body_bytes=MAX_CSV_BYTES, admit=lambda _head, _block: spools.take(MAX_CSV_BYTES)) as listener:
         sent = head("a", CHUNKED) + chunked(body) if is_chunked else head("a", length(len(body))) + body
         status, headers, problem = ask(listener.port, sent)
-    assert (status, "retry-after" in headers, b'"storage_unavailable"' in problem) == (503, True, True)
-    assert b"No space left on device" in problem
+    assert (status, "retry-after" in headers, b'"disk_full"' in problem) == (507, True, True)
+    assert b"the file system /" in problem
     assert is_free(spools)

@@ -23,7 +23,7 @@ def test_an_error_gets_the_class_of_its_sqlstate() -> None:
         (errors.UndefinedTable, e.VersionMissing),
         (errors.UndefinedFunction, e.VersionMissing),
         (errors.SyntaxError, e.DatabaseDefect),
-        (errors.DiskFull, e.DatabaseExhausted),
+        (errors.DiskFull, e.DiskFull),
         (errors.TooManyConnections, e.DatabaseExhausted),
         (errors.QueryCanceled, e.TooSlow),
         (errors.AdminShutdown, e.DatabaseUnavailable),
