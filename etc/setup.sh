@@ -132,6 +132,11 @@ give_up_to_owner() {
         command="bin/marketdata-export --format parquet --help"
     fi
     if [[ -e $VENV ]]; then place=$VENV; fi
+    if [[ -L $PYTHON && ! -x $PYTHON ]]; then
+        give_up "$(id -un 2>/dev/null) may not run $(readlink -m "$PYTHON"), the Python of $VENV." \
+            "Its owner, $(stat -c %U "$place"), can install a Python for every account (Debian: python3-venv)," \
+            "move $VENV away, and run $ROOT/$command with that Python first on PATH."
+    fi
     give_up "The set-up of $ROOT is not finished, or $(id -un 2>/dev/null) may not read its .venv." \
         "Its owner, $(stat -c %U "$place"), can finish it with: $ROOT/$command" \
         "Or clone the repository into a folder of your own."

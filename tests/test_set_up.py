@@ -462,6 +462,19 @@ def test_another_account_gets_the_owner_and_the_command(shared: Machine) -> None
         shared.set_up("card")
 
 
+def test_an_interpreter_that_the_account_may_not_run_is_named(shared: Machine) -> None:
+    """As where the owner's Python is in the owner's home."""
+    shared.set_up("market")
+    home, python = shared.root.parent / "home", shared.root / ".venv" / "bin" / "python"
+    home.mkdir(mode=0o700)
+    python.rename(home / "python3.11")
+    python.symlink_to(home / "python3.11")
+    done = shared.run(launcher="bin/marketdata-db", user=NOBODY)
+    assert done.returncode == 3
+    assert done.stderr.startswith(f"nobody may not run {home}/python3.11, the Python of {shared.root}/.venv.\n")
+    assert "not finished" not in done.stderr
+
+
 def test_another_account_gets_the_command_that_installs_what_reads_parquet(shared: Machine) -> None:
     shared.set_up("market")
     shutil.copy(shared.root / "bin" / "marketdata-db", shared.root / "bin" / "marketdata-import")
