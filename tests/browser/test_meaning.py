@@ -87,6 +87,8 @@ def test_a_value_is_read_before_it_is_predicted_and_judged_by_what_it_means(tab:
         "count": ("8u", "reads 8"), "mask": ("64", ""), "state": ("1", ""), "end": ("NULL", "reads 0x0"),
         "text": ("alice", ""), "three": ("{1,0x2,3}", "reads {1, 2, 3}"),
     }  # fmt: skip
+    field(page, "count").fill("sizeof(enum state) * 2")  # also before the program has run
+    expect(reading(page, "count")).to_have_text("reads 8")
     for name, (text, _) in typed.items():
         field(page, name).fill(text)
     for name, (_, words) in typed.items():
@@ -111,7 +113,7 @@ def test_an_empty_field_is_asked_for_once_and_never_right(tab: Tab, stage: Stage
     opened = tab(f"#/{STEP}/second")
     page = opened.page
     foot = page.locator("#foot")
-    field(page, "mask").fill("MASK")  # a constant of the program, which stands at the first stop
+    field(page, "mask").fill("MASK")
     expect(reading(page, "mask")).to_have_text("reads 64")
     field(page, "count").fill("0x9")
     opened.button("Predict").click()

@@ -15,13 +15,13 @@ from cardapp.web.http import Reply, Request, answer
 
 def read(request: Request) -> Reply:
     """How each text is understood, as the language of the program reads it. Only the kind of the stop's value is used,
-    and nothing is stored. Names of constants are known while the program stands at a stop."""
+    and nothing is stored. Names of constants are known while a session has a program that does not run."""
     services, values = request.services, request.body["values"]
     loaded = services.card_loader.current()
     snapshot = stop_that_asks(loaded, request.body["key"], values, ["values"])
     language = language_of(loaded.card.target.sources)
     names = names_in(values, snapshot, None, language)
-    constants = services.program.constants(sorted(names)) if names and services.control.published_operation() else {}
+    constants = services.program.constants(sorted(names)) if names else {}
     found = {
         each: understood(text, expected_at(snapshot, each), language, constants=constants)
         for each, text in values.items()

@@ -164,6 +164,7 @@ def no_session(sessions: StandIn) -> SessionUnavailable:
     nothing = dict.fromkeys(("name", "binding", "card", "mismatch", "changes"))
     sessions.answers["brief"] = {"available": False, "reason": error.detail, **nothing}
     sessions.answers["known"] = {"name": None, "card": None, "mismatch": None}
+    sessions.answers["constants"] = {}
     return error
 
 
