@@ -19,7 +19,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
-from marketdata import __version__
+from marketdata import __version__, file_system
 from marketdata.backup import cli as backup
 from marketdata.commands import (
     database_commands,
@@ -92,6 +92,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MarketError as error:
         warn(f"{options.prog}: {_described(error)}")
         return _exit_code(error)
+    except PermissionError as error:
+        if error.filename is None:
+            raise
+        warn(f"{options.prog}: {file_system.not_permitted(Path(os.fsdecode(error.filename)))}")
+        return FAILURE
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except BrokenPipeError:

@@ -20,7 +20,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
-from marketdata import token
+from marketdata import file_system, token
 from marketdata.errors import MarketError, MissingRequirement, StateError, UsageError
 from marketdata.settings import Warn
 
@@ -81,6 +81,8 @@ def content(path: Path, *, warn: Warn = lambda _text: None, comments: str | None
             found = file.read(_MAX_SIZE)
     except FileNotFoundError as error:
         raise MissingRequirement(f"the secret file {path} does not exist") from error
+    except PermissionError as error:
+        raise StateError(file_system.not_permitted(path)) from error
     except OSError as error:
         raise StateError(f"the secret file {path} cannot be read: {error.strerror}") from error
     if comments is None:
@@ -222,6 +224,8 @@ def make_folder(folder: Path, setting: str) -> None:
     that chooses another folder."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except PermissionError as error:
+        raise StateError(f"{file_system.not_permitted(folder)}; set {setting} to another folder") from error
     except OSError as error:
         raise StateError(f"{folder} cannot be created: {error.strerror}; set {setting} to another folder") from error
 
@@ -249,6 +253,8 @@ class ReloadingFile(Generic[Content]):
             status = self._path.stat()
         except FileNotFoundError as error:
             raise MissingRequirement(f"{self._path} does not exist") from error
+        except PermissionError as error:
+            raise StateError(file_system.not_permitted(self._path)) from error
         except OSError as error:
             raise StateError(f"{self._path} cannot be read: {error.strerror}") from error
         seen = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)

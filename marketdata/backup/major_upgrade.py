@@ -285,6 +285,8 @@ def _user_of(uid: int) -> str:
 def _translated(state_dir: Path) -> Iterator[None]:
     try:
         yield
+    except PermissionError:
+        raise  # the command line names the account that may do this
     except OSError as error:
         raise StateError(f"{state_dir}: {error}") from error
 

@@ -411,6 +411,11 @@ def outbox_path(settings: Settings, table: str, folder: str = FOLDER) -> Path:
 
 
 def outboxes(settings: Settings) -> list[Path]:
-    """The existing outboxes of the table that the settings name; if they name none, of all tables with the prefix."""
+    """The existing outboxes of the table that the settings name; if they name none, of all tables with the prefix.
+    Raises PermissionError if the state directory belongs to another account."""
     pattern = f"{settings.ticks_table or f'{settings.prefix}_ticks_v*'}.sqlite"
-    return sorted((settings.state_dir / FOLDER).glob(pattern))
+    try:
+        # glob would find nothing in a folder that this account may not read.
+        return sorted(path for path in (settings.state_dir / FOLDER).iterdir() if path.match(pattern))
+    except FileNotFoundError:
+        return []

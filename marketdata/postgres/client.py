@@ -20,7 +20,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from marketdata import errors
+from marketdata import errors, file_system
 from marketdata.postgres import locks
 from marketdata.postgres.access import socket_in
 from marketdata.postgres.cluster import conninfo, rotate_log
@@ -255,4 +255,4 @@ def make_private(state_dir: Path) -> None:
     """Create the state directory with mode 0700. Raises StateError when it cannot be created or is not writable."""
     make_folder(state_dir, "MARKET_STATE_DIR")
     if not os.access(state_dir, os.W_OK | os.X_OK):
-        raise errors.StateError(f"{state_dir} is not writable by this user; set MARKET_STATE_DIR to another folder")
+        raise errors.StateError(f"{file_system.not_permitted(state_dir)}; set MARKET_STATE_DIR to another folder")

@@ -86,6 +86,26 @@ listener.stop()
 )
 
 
+_MARKET = (
+    _BECOME
+    + """
+import contextlib, importlib, io, json, pkgutil
+import encodings.idna, sqlite3
+import marketdata
+for module in pkgutil.walk_packages(marketdata.__path__, "marketdata."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+from marketdata.cli import main
+become(int(sys.argv[1]))
+for command in sys.argv[2:]:
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        code = main(command.split())
+    print(json.dumps([command, code, said.getvalue()]))
+"""
+)
+
+
 def response_to(uid: int, port: int, host: str = "127.0.0.1") -> tuple[int, Any]:
     """Status and JSON (or text) of the response that a client under this account gets."""
     name = f"[{host}]" if ":" in host else host
@@ -109,6 +129,17 @@ def logins(uid: int, conninfo: str, roles: Sequence[str]) -> list[str]:
     command = [sys.executable, "-c", _LOGINS, str(uid), conninfo, *roles]
     done = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=30, check=True)
     return done.stdout.splitlines()
+
+
+def market_commands(uid: int, state_dir: Path, commands: Sequence[str]) -> list[tuple[str, int, str]]:
+    """Run commands of the market data under this account. Returns each with its exit code and standard error."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _MARKET, str(uid), *commands],
+        env=os.environ | {"MARKET_STATE_DIR": str(state_dir)}, cwd=ROOT,
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
 class _Received:
