@@ -98,7 +98,7 @@ def ninja() -> OtherProgram:
             At(
                 cc("build", "running_edges_.insert(make_pair(edge, start_time_millis));", 2),
                 "edge->outputs_[0]->path_ ; edge->env_->bindings_ ; *edge->rule_ ; plan_.ready_"
-                " ; size(running_edges_) ; config_.dry_run",
+                " ; size(plan_.ready_) ; size(running_edges_) ; config_.dry_run",
             ),
             At(
                 cc("build", "finished_.pop();"),
