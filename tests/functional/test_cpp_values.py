@@ -92,6 +92,10 @@ int main()
     auto in_chain = ++chain.begin();
     auto in_queue = queue.begin() + 1;
     std::vector<int>::iterator nowhere{};
+    auto no_price = prices.find("hammer");
+    auto no_stock = stock.find("hammer");
+    std::set<int> empty;
+    auto in_empty = empty.begin();
     std::unordered_map<int, int> thousands;
     for (int n = 0; n <= 10000; n++) thousands[n] = n;
     size_t node_of_ring[5], header[6] = {};
@@ -142,6 +146,9 @@ TEXTS = {
     "in_chain": '"y"',
     "in_queue": '{id = 2, name = * "zoe", next = 0x0}',
     "nowhere": "non-dereferenceable iterator",
+    "no_price": "non-dereferenceable iterator",
+    "no_stock": "non-dereferenceable iterator",
+    "in_empty": "non-dereferenceable iterator",
 }
 ELEMENTS = {
     "nested[0][1]": '"b"',
@@ -183,6 +190,7 @@ FAILING = {
     'prices["hammer"]': "has no key",
     "nested[2]": "has no element 2: its size is 2",
     "*none": "is empty",
+    "no_price->second": "is empty",
     "size(sum)": "neither a container nor an array",
     "size(flexible.data)": "does not say how many",
 }

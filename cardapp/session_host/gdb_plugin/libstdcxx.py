@@ -88,7 +88,7 @@ def is_iterator(value: gdb.Value) -> bool:
 def pointed(iterator: gdb.Value) -> gdb.Value | None:
     """The element to which an iterator points; None if it points nowhere.
 
-    As in the printers of libstdc++, an iterator behind the last element is not recognised.
+    The end is recognised only for maps and sets: other iterators do not tell.
     """
     kind = name_of(iterator).partition("<")[0]
     place = iterator[(_POINTERS | _NODES)[kind]]
@@ -98,7 +98,16 @@ def pointed(iterator: gdb.Value) -> gdb.Value | None:
         return place.dereference()
     node = place.type.strip_typedefs().target().strip_typedefs()
     base = node.fields()[0].type if node.fields()[0].is_base_class else node
+    if kind.startswith("std::_Rb_tree") and _is_header(place):
+        return None
     return _behind(place, base, iterator.type.strip_typedefs().template_argument(0))
+
+
+def _is_header(node: gdb.Value) -> bool:
+    """Whether a node of a tree is the one in the container itself, to which ``end()`` points. It is red, and no root
+    is."""
+    parent = node["_M_parent"]
+    return int(node["_M_color"]) == 0 and (int(parent) == 0 or parent["_M_parent"] == node)
 
 
 def is_tree(value: gdb.Value) -> bool:
