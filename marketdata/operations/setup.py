@@ -24,6 +24,19 @@ FIRST_PORT = 8787
 """The default port of the API. The API of version N has a port that is N - 1 higher."""
 
 _READABLE = ("ticks", "rollups", "symbols", "chains", "retracted", "pruned", "coverage", "candle")
+READER_LIMITS = {"statement_timeout": "60s", "temp_file_limit": "1GB"}
+"""What a reader may take up: the time of a statement, and the temporary files of a session."""
+_REVOKED = {
+    "temporary tables": "TEMPORARY ON DATABASE {}",
+    "large objects": "EXECUTE ON FUNCTION lo_creat(integer), lo_create(oid), lo_from_bytea(oid, bytea)",
+}
+_WANTING = """
+    SELECT name FROM unnest(ARRAY['statement_timeout', 'temp_file_limit']) AS name
+    WHERE NOT EXISTS (
+        SELECT FROM pg_db_role_setting CROSS JOIN unnest(setconfig) AS entry
+        WHERE setrole = %(reader)s::regrole AND starts_with(entry, name || '='))
+    UNION ALL SELECT 'temporary tables' WHERE has_database_privilege('public', current_database(), 'TEMPORARY')
+    UNION ALL SELECT 'large objects' WHERE has_function_privilege('public', 'lo_create(oid)', 'EXECUTE')"""
 TRIGGER_FUNCTIONS = ("ticks_guard", "rollups_insert", "rollups_delete")
 
 
@@ -42,6 +55,8 @@ def initialise(connection: Connection, say: Say, reader: str = READER) -> None:
     applied = migrations.migrate(connection)
     say(f"schema: {applied} step{'s' if applied != 1 else ''} applied" if applied else "schema: up to date")
     say(_create_reader(connection, reader))
+    if unlimited := _limit_reader(connection, reader):
+        say(f"role {reader}: this login may not limit its {', '.join(unlimited)}")
 
 
 def _create_reader(connection: Connection, reader: str) -> str:
@@ -60,6 +75,39 @@ def _create_reader(connection: Connection, reader: str) -> str:
             f"(CREATE ROLE {reader})"
         )
     return f"role {reader}: created"
+
+
+def _limit_reader(connection: Connection, reader: str) -> list[str]:
+    """Give the reader's statements limits, and take from PUBLIC what lets a reader write; returns what this login may
+    not change. Limits that somebody has set stay."""
+    if not _has_role(connection, reader):
+        return []
+    with connection.transaction():
+        migrations.lock(connection)
+        for name, limit in READER_LIMITS.items():
+            if name in _wanting(connection, reader):
+                statement = sql.SQL("ALTER ROLE {} SET {} = {}")
+                _attempt(connection, statement.format(sql.Identifier(reader), sql.Identifier(name), limit))
+        for name, target in _REVOKED.items():
+            if name in _wanting(connection, reader):
+                database = sql.Identifier(connection.info.dbname)
+                _attempt(connection, sql.SQL("REVOKE {} FROM PUBLIC").format(sql.SQL(target).format(database)))
+        return _wanting(connection, reader)
+
+
+def _wanting(connection: Connection, reader: str) -> list[str]:
+    """The limits of the reader that are not in force."""
+    return [name for (name,) in connection.execute(_WANTING, {"reader": reader}).fetchall()]
+
+
+def _attempt(connection: Connection, statement: sql.Composed) -> None:
+    """Change the role or a privilege, if this login may. Operations on other databases may change the role at the same
+    time."""
+    with (
+        contextlib.suppress(psycopg.errors.InsufficientPrivilege, psycopg.errors.InternalError_),
+        connection.transaction(),
+    ):
+        connection.execute(statement)
 
 
 def _has_role(connection: Connection, name: str) -> bool:

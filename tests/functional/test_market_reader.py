@@ -117,10 +117,25 @@ def test_it_may_do_nothing_else(market: Market, reader: str) -> None:
             "SELECT pg_read_file('PG_VERSION')",
             "ALTER ROLE marketdata_reader SUPERUSER",
             "SET ROLE marketdata",
+            "SET temp_file_limit = -1",
+            "CREATE TEMP TABLE of_the_session (n int)",
+            "SELECT lo_from_bytea(0, 'x')",
+            "SELECT lo_create(0)",
+            "SELECT lo_creat(-1)",
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(statement.encode())
     assert first_value(market.owner, "SELECT count(*) FROM md_ticks_v1 WHERE price > 1") == 360
+
+
+def test_its_statements_have_limits(market: Market, reader: str) -> None:
+    """Those that somebody has chosen stay, also when the API starts again."""
+    limits = "SELECT current_setting('statement_timeout') || ' ' || current_setting('temp_file_limit')"
+    assert first_value(reader, limits) == "1min 1GB"
+    with psycopg.connect(market.owner, autocommit=True) as connection:
+        connection.execute("ALTER ROLE marketdata_reader SET statement_timeout = '5min'")
+    assert command(market.folder, "init").stdout == "schema: up to date\nrole marketdata_reader: already exists\n"
+    assert first_value(reader, limits) == "5min 1GB"
 
 
 def test_a_new_password_replaces_the_former_one(market: Market, reader: str) -> None:

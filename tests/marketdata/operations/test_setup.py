@@ -203,6 +203,9 @@ def test_the_reader_cannot_attach_the_trigger_functions_of_a_version(fresh: Sett
     init(fresh)
     version(fresh, 1)
     with connect(url(fresh)) as connection:
+        connection.execute(
+            "DO $$ BEGIN EXECUTE format('GRANT TEMP ON DATABASE %I TO PUBLIC', current_database()); END $$"
+        )
         connection.execute(f"SET ROLE {READER}")
         connection.execute("CREATE TEMP TABLE own ()")
         assert attachable(connection) == set()
