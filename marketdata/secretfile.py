@@ -1,8 +1,8 @@
 """Secret files: JSON objects in ``MARKET_SECRETS_DIR`` that only their owner may write.
 
 A token file is ``{"token": "…", "scope": "read"|"write", "name": "…"}``. Files are created with mode 0600. A file that
-group or others may write is refused, because its content could come from anybody. A file that group or others may only
-read causes a warning and no error, because mounted secrets often have mode 0444.
+group or others may write is refused, because its content could come from anybody, as are all files of such a folder.
+A file that group or others may only read causes a warning and no error, because mounted secrets often have mode 0444.
 """
 
 from __future__ import annotations
@@ -63,8 +63,10 @@ def read(path: Path, *, warn: Warn = lambda _text: None) -> dict[str, Any]:
 def content(path: Path, *, warn: Warn = lambda _text: None, comments: str | None = None) -> bytes:
     """Read the file. Lines that begin with ``comments`` become empty, so that the lines keep their numbers.
 
-    Raises MissingRequirement when the file does not exist. Raises StateError when it cannot be read or trusted.
+    Raises MissingRequirement when the file does not exist. Raises StateError when it or its folder cannot be read or
+    trusted.
     """
+    _refuse_writable_folder(path.parent)
     try:
         with open(path, "rb", opener=_without_waiting) as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -89,6 +91,21 @@ def content(path: Path, *, warn: Warn = lambda _text: None, comments: str | None
         return found
     start = comments.encode()
     return b"\n".join(b"" if line.lstrip().startswith(start) else line for line in found.splitlines())
+
+
+def _refuse_writable_folder(folder: Path) -> None:
+    """Raise StateError if group or others may replace files in the folder. Mounted secrets may look like that, but
+    nobody can write to a file system that is mounted to be read only."""
+    try:
+        mode, flags = folder.stat().st_mode, os.statvfs(folder).f_flag
+    except OSError:
+        return  # opening the file says why
+    if mode & (stat.S_IWGRP | stat.S_IWOTH) and not flags & os.ST_RDONLY:
+        raise StateError(
+            f"{folder} is writable by group or others (mode {stat.S_IMODE(mode):04o}), so nothing in it can be "
+            f"trusted: chmod 700 {folder}, then look at its files",
+            code="secret_writable",
+        )
 
 
 def decoded(path: Path, text: bytes) -> dict[str, Any]:

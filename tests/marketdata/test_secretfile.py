@@ -41,6 +41,20 @@ def test_one_that_others_may_write_is_refused_and_read_is_warned_about(tmp_path:
         assert warnings == [f"{path} is readable by group or others (mode {mode:04o}): chmod 600 {path}"]
 
 
+def test_a_folder_that_others_may_write_is_refused(tmp_path: Path) -> None:
+    """They could replace a file whose mode is right."""
+    folder = tmp_path / "secrets"
+    folder.mkdir()
+    secretfile.write(folder / "read.json", TOKEN)
+    for mode in (0o770, 0o707, 0o1777):
+        folder.chmod(mode)
+        with pytest.raises(StateError, match=f"{folder} is writable by group or others .mode {mode:04o}.") as caught:
+            secretfile.read(folder / "read.json")
+        assert caught.value.code == "secret_writable"
+    folder.chmod(0o755)
+    assert secretfile.read(folder / "read.json") == TOKEN
+
+
 def test_a_named_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) -> None:
     path = tmp_path / "read.json"
     os.mkfifo(path, 0o600)
