@@ -3,8 +3,11 @@
 bcrypt is slow on purpose, so a verified login is remembered for a minute. The memory holds a keyed digest of name and
 password, and the user's hash at that time. Removing a user, or changing the password, ends their sessions at once.
 
-Failed logins are limited by a token bucket per address and per user. A digest stays in the memory after its minute. A
-request with such a digest needs no token of the user's bucket, so failed logins by others do not delay this user.
+Failed logins are limited by token buckets. One is per address. Others limit the tries for a user, so that many
+addresses guess no faster than a few, and still no failed logins from elsewhere lock the user out: an address that has
+not failed takes from a bucket of the user that those who have failed cannot empty. After that, address and user
+together have a few tries of their own, before they share the user's last bucket with everybody. A digest stays in the
+memory after its minute. A request with such a digest takes from the bucket of its address alone.
 """
 
 from __future__ import annotations
@@ -35,10 +38,24 @@ MAX_WAITING = 60
 _WAIT_SECONDS = 10.0
 
 BURST = 10
-"""The size of a token bucket: the number of failed logins that are not delayed."""
+"""The size of the bucket of an address, and of the one that all addresses share for a user."""
+FRESH_BURST = 100
+"""The number of addresses that have not failed and may fail at once for a user."""
+OWN_BURST = 5
+"""The number of tries that an address has for a user, beside those that it shares."""
 SECONDS_EACH = 6.0
 """Seconds until a bucket gains one token."""
+OWN_SECONDS_EACH = 600.0
 MAX_KEYS = 10_000
+
+Key = tuple[Hashable, ...]
+_LIMITS: Mapping[Hashable, tuple[int, float]] = {
+    "address": (BURST, SECONDS_EACH),
+    "fresh": (FRESH_BURST, SECONDS_EACH),
+    "own": (OWN_BURST, OWN_SECONDS_EACH),
+    "user": (BURST, SECONDS_EACH),
+}
+"""The size of each kind of bucket, and the seconds until it gains a token. A key begins with its kind."""
 
 
 class Login:
@@ -109,11 +126,7 @@ class Login:
                 users = self._current()
                 if known := self._known(users, digest):
                     return known
-                keys = [("address", _network(address)), ("user", self._keyed(name.encode()))]
-                if self._once_verified(users, digest)[0]:
-                    del keys[1]
-                if wait := self._throttle.take(*keys):
-                    raise TooManyTries(wait)
+                keys = self._taken(name, _network(address), is_known=self._once_verified(users, digest)[0] is not None)
                 with self._checks.running():
                     is_right = self._matches(users, name, password)
                 if not is_right:
@@ -125,6 +138,21 @@ class Login:
         finally:
             with self._lock:
                 self._checking.pop(digest, None)
+
+    def _taken(self, name: str, network: str, *, is_known: bool) -> tuple[Key, ...]:
+        """Take the tokens for a try, and return the keys of their buckets. Raises TooManyTries if one is empty.
+        ``is_known`` says that this password was right before."""
+        user, of_address = self._keyed(name.encode()), ("address", network)
+        choices: tuple[tuple[Key, ...], ...] = (("own", network, user),), (("user", user),)
+        if is_known:
+            choices = ((),)
+        elif self._throttle.is_full(of_address):
+            choices = ((("fresh", user),),)
+        for choice in choices:
+            keys = (of_address, *choice)
+            if not (wait := self._throttle.take(*keys)):
+                return keys
+        raise TooManyTries(wait)
 
     def _matches(self, users: Mapping[str, bytes], name: str, password: bytes) -> bool:
         """Whether the password is right. For an unknown name, the password is checked against another user's hash, so
@@ -180,29 +208,38 @@ class Throttle:
         self._clock = clock
         self._max_keys = max_keys
         self._lock = threading.Lock()
-        # The time at which each key's bucket is full again. Taking a token moves that time by SECONDS_EACH.
-        self._full_at: OrderedDict[Hashable, float] = OrderedDict()
+        # The time at which each key's bucket is full again. Taking a token moves that time by the seconds of the key.
+        self._full_at: OrderedDict[Key, float] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._full_at)
 
-    def take(self, *keys: Hashable) -> float:
+    def is_full(self, key: Key) -> bool:
+        """Whether no token was taken from the bucket, or all are there again."""
+        with self._lock:
+            return self._full_at.get(key, 0.0) <= self._clock()
+
+    def take(self, *keys: Key) -> float:
         """Take a token from each key's bucket and return 0. If a bucket is empty, take no token and return the seconds
         to wait."""
         with self._lock:
             now = self._clock()
-            wait = max(self._full_at.get(key, now) for key in keys) - now - (BURST - 1) * SECONDS_EACH
+            wait = max(self._wait(key, now) for key in keys)
             if wait > 0:
                 return wait
             for key in keys:
-                self._full_at[key] = max(self._full_at.pop(key, now), now) + SECONDS_EACH
+                self._full_at[key] = max(self._full_at.pop(key, now), now) + _LIMITS[key[0]][1]
             while len(self._full_at) > self._max_keys:
                 self._full_at.popitem(last=False)
             return 0.0
 
-    def give_back(self, *keys: Hashable) -> None:
+    def _wait(self, key: Key, now: float) -> float:
+        burst, seconds = _LIMITS[key[0]]
+        return self._full_at.get(key, now) - now - (burst - 1) * seconds
+
+    def give_back(self, *keys: Key) -> None:
         """Give the tokens back after a successful login."""
         with self._lock:
             for key in keys:
                 if key in self._full_at:
-                    self._full_at[key] -= SECONDS_EACH
+                    self._full_at[key] -= _LIMITS[key[0]][1]

@@ -8,7 +8,15 @@ import bcrypt
 import pytest
 
 from marketdata.errors import StateError
-from marketdata.frontend.login import BURST, REMEMBERED_SECONDS, SECONDS_EACH, Login, Throttle
+from marketdata.frontend.login import (
+    BURST,
+    FRESH_BURST,
+    OWN_BURST,
+    REMEMBERED_SECONDS,
+    SECONDS_EACH,
+    Login,
+    Throttle,
+)
 from marketdata.frontend.problems import LoginRequired, LoginUnavailable, TooManyTries
 from tests.marketdata.frontend.conftest import PASSWORD, USER, Frontend, Response, basic, quick_hash
 from tests.marketdata.frontend.scripted_api import ScriptedApi
@@ -151,22 +159,43 @@ def test_wrong_tries_of_an_address_are_slowed(login: Login, clock: Clock, monkey
         login.user(basic("x", "wrong"), "a")
 
 
+def tried(login: Login, name: str, address: str) -> bool:
+    """Whether a wrong password was looked at."""
+    with pytest.raises((LoginRequired, TooManyTries)) as refused:
+        login.user(basic(name, "wrong"), address)
+    return refused.type is LoginRequired
+
+
 def test_wrong_tries_for_a_user_are_slowed(login: Login, clock: Clock) -> None:
-    login.user(basic(), "home")
-    clock.now += REMEMBERED_SECONDS + 1
+    """Whatever the number of addresses that go on, and however many new ones there are."""
     for name in (USER, "nobody"):
-        for n in range(BURST):
-            with pytest.raises(LoginRequired):
-                login.user(basic(name, "wrong"), f"address {n} of {name}")
-        with pytest.raises(TooManyTries):
-            login.user(basic(name, "wrong"), "a new address")
-    assert login.user(basic(), "home") == USER  # a remembered login is not delayed
+        assert sum(tried(login, name, f"{n} for {name}") for n in range(3 * FRESH_BURST)) == FRESH_BURST
+        again = sum(tried(login, name, f"{n} for {name}") for n in range(FRESH_BURST) for _ in range(BURST))
+        assert again == FRESH_BURST * OWN_BURST + BURST
+        clock.now += SECONDS_EACH
+        assert sum(tried(login, name, f"{n} for {name}") for n in range(FRESH_BURST)) == 1
+
+
+def test_a_user_who_never_logged_in_is_not_locked_out_from_elsewhere(login: Login, clock: Clock) -> None:
+    """Others go on with wrong passwords from fifty addresses. The user mistypes twice, then gets in."""
+    for _ in range(20):
+        for n in range(50):
+            for _ in range(3):
+                tried(login, USER, f"address {n}")
+        clock.now += SECONDS_EACH
+    assert tried(login, USER, "home")
+    assert tried(login, USER, "home")
+    assert login.user(basic(), "home") == USER
+    clock.now += REMEMBERED_SECONDS + 1
+    for n in range(3 * FRESH_BURST):
+        tried(login, USER, f"a further address {n}")
+    assert login.user(basic(), "another home of the user") == USER  # a remembered login is not delayed
 
 
 def test_only_the_current_password_escapes_the_throttle(login: Login, users: dict[str, bytes], clock: Clock) -> None:
     login.user(basic(), "home")
     users[USER] = quick_hash("another password").encode()
-    for n in range(BURST):
+    for n in range(FRESH_BURST):
         with pytest.raises(LoginRequired):
             login.user(basic(), f"address {n}")
     with pytest.raises(TooManyTries):
@@ -190,7 +219,7 @@ def test_right_tries_take_no_tokens(login: Login, users: dict[str, bytes], clock
 def test_the_number_of_buckets_is_bounded(clock: Clock) -> None:
     table = Throttle(clock, max_keys=10)
     for n in range(100):
-        assert table.take(n) == 0
+        assert table.take(("address", n)) == 0
     assert len(table) == 10
 
 
