@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ from marketdata.postgres.client import database
 from marketdata.settings import Settings
 
 if TYPE_CHECKING:
+    from marketdata.store.migrations import Restore
     from marketdata.store.pool import Connection
 
 ABOUT_BACKUP = "Write the database, the settings of its versions, outboxes and token files to a new folder."
@@ -30,6 +31,12 @@ _TABLE = """
                       WHERE classid = 'pg_class'::regclass AND objid = pg_class.oid AND deptype = 'e')
     LIMIT 1"""
 """Any table or view other than those of extensions, which Citus and others make in an empty database, too."""
+
+_ANALYZE = """
+    SELECT format('ANALYZE %s', oid::regclass) FROM pg_class
+    WHERE relkind IN ('r', 'p', 'm') AND NOT relispartition
+      AND relnamespace::regnamespace::text = ANY (current_schemas(false)::text[])
+    ORDER BY relname"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +95,7 @@ def backup(options: argparse.Namespace, settings: Settings) -> None:
                 archive.add(path, folder / name)
             programs.run(
                 program, url, "--format=custom", f"--snapshot={snapshot}", "--file", folder / archive.DUMP,
-                "--no-owner", "--no-privileges",
+                "--no-owner", "--no-privileges", f"--exclude-table={migrations.RESTORE_TABLE}",
             )  # fmt: skip
         (folder / archive.DUMP).chmod(0o600)
         made_at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -110,29 +117,54 @@ def _copy_outboxes(settings: Settings, folder: Path) -> None:
 
 def restore(options: argparse.Namespace, settings: Settings) -> None:
     """Restore a backup. No service may run meanwhile. The database is restored in one transaction, and an interrupted
-    restore can be repeated."""
+    restore can be repeated. A repeated restore that has ended changes nothing."""
     from marketdata.backup import archive
     from marketdata.store import migrations
     from marketdata.store.pool import connect
 
     folder = options.folder.absolute()
     targets = archive.places(settings, archive.checked(folder))
-    archive.refuse_different(folder, targets)
-    backup = migrations.UnfinishedRestore(str(folder), archive.identity(folder))
+    if settings.database_url is None and not (settings.state_dir / "cluster").exists():
+        archive.refuse_different(folder, targets)  # before a cluster is created
+    backup = migrations.Restore(str(folder), archive.identity(folder))
     with database(settings) as url, connect(url, application_name="marketdata-restore") as connection:
-        before = migrations.unfinished_restore(connection)
-        if before is not None and before.digest != backup.digest:
-            migrations.refuse_unfinished_restore(connection)
-        archive.refuse_distributed(connection)
-        table = _first_table(connection)
-        if before is None:
-            _refuse_filled(table)
-            migrations.begin_restore(connection, backup)
-        archive.put_back(folder, targets)
-        if table is None:
-            _restore_database(connection, url, folder / archive.DUMP)
-        _complete(connection, settings)
-    say(f"restored {folder} into {settings.state_dir}")
+        before = migrations.last_restore(connection)
+        is_stored = before is not None and before.digest == backup.digest and before.state != "running"
+        if not is_stored:
+            _store(connection, url, settings, backup, before, targets)
+        if before is None or before.state != "done":
+            _analyze(connection)
+    say(
+        f"{'already restored' if before is not None and before.state == 'done' else 'restored'} {folder} into "
+        f"{settings.state_dir}"
+    )
+
+
+def _store(
+    connection: Connection,
+    url: str,
+    settings: Settings,
+    backup: Restore,
+    before: Restore | None,
+    targets: Mapping[str, Path],
+) -> None:
+    """Restore files and database. ``before`` is an earlier restore into this database."""
+    from marketdata.backup import archive
+    from marketdata.store import migrations
+
+    folder = Path(backup.folder)
+    archive.refuse_different(folder, targets)
+    if before is not None and before.digest != backup.digest:
+        migrations.refuse_unfinished_restore(connection)
+    archive.refuse_distributed(connection)
+    table = _first_table(connection)
+    if before is None or before.digest != backup.digest:
+        _refuse_filled(table)
+        migrations.begin_restore(connection, backup)
+    archive.put_back(folder, targets)
+    if table is None:
+        _restore_database(connection, url, folder / archive.DUMP)
+    _complete(connection, settings)
 
 
 def _restore_database(connection: Connection, url: str, dump: Path) -> None:
@@ -151,11 +183,20 @@ def _complete(connection: Connection, settings: Settings) -> None:
     from marketdata.store.version import registered
 
     with connection.transaction():
-        migrations.end_restore(connection)
+        migrations.record_restore(connection, "stored")
         initialise(connection, say)
         for each in registered(connection, settings.prefix):
             say(f"version {each.n}: {make_tables(connection, each.version)[0]}")
-        connection.execute("ANALYZE")
+
+
+def _analyze(connection: Connection) -> None:
+    """Count what the planner of queries needs to know, each table in a transaction of its own. The restored data can be
+    used meanwhile."""
+    from marketdata.store import migrations
+
+    for (statement,) in connection.execute(_ANALYZE).fetchall():
+        connection.execute(statement)
+    migrations.record_restore(connection, "done")
 
 
 def _first_table(connection: Connection) -> str | None:

@@ -7,7 +7,7 @@ restore of a backup is unfinished, migrations are refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from marketdata.errors import StateError
 from marketdata.store.pool import Connection
@@ -129,44 +129,50 @@ def lock(connection: Connection) -> None:
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
 
 
-# -- an unfinished restore: the table market_restore with one row ------------------------------------------------------
+# -- a restore: the table market_restore with one row -----------------------------------------------------------------
 #
-# A restore creates the table in the empty database before anything else, and drops it in its last transaction. While
-# the table exists, only the same restore may continue; other commands create nothing in the database.
+# A restore creates the table in the empty database before anything else. Its last transaction stores everything. While
+# the restore runs, only the same restore may continue; other commands create nothing in the database. Then the tables
+# are analyzed. The row stays, so that a repeated restore finds that it has nothing to do. A backup leaves it out.
 
 RESTORE_TABLE = "market_restore"
+RestoreState = Literal["running", "stored", "done"]
 
 
-class UnfinishedRestore(NamedTuple):
-    """The backup that is being restored: its folder, and the SHA-256 of its manifest."""
+class Restore(NamedTuple):
+    """The backup that is or was restored: its folder, and the SHA-256 of its manifest. ``stored``: the transaction has
+    committed. ``done``: the tables are analyzed, too."""
 
     folder: str
     digest: str
+    state: RestoreState = "running"
 
 
-def begin_restore(connection: Connection, backup: UnfinishedRestore) -> None:
+def begin_restore(connection: Connection, backup: Restore) -> None:
     with connection.transaction():
-        connection.execute("CREATE TABLE market_restore (folder text NOT NULL, digest text NOT NULL)")
-        connection.execute("INSERT INTO market_restore VALUES (%s, %s)", backup)
+        connection.execute(
+            "CREATE TABLE market_restore (folder text NOT NULL, digest text NOT NULL, state text NOT NULL)"
+        )
+        connection.execute("INSERT INTO market_restore VALUES (%s, %s, %s)", backup)
 
 
-def end_restore(connection: Connection) -> None:
-    """Record the end of the restore. Call this in the transaction that completes it."""
-    connection.execute("DROP TABLE market_restore")
+def record_restore(connection: Connection, state: RestoreState) -> None:
+    """Record how far the restore is. Call this in the transaction that completes this state."""
+    connection.execute("UPDATE market_restore SET state = %s", (state,))
 
 
-def unfinished_restore(connection: Connection) -> UnfinishedRestore | None:
-    """The restore that has not ended, or None."""
+def last_restore(connection: Connection) -> Restore | None:
+    """The restore into this database, or None."""
     row = connection.execute("SELECT to_regclass('market_restore') IS NOT NULL").fetchone()
     if row != (True,):
         return None
-    found = connection.execute("SELECT folder, digest FROM market_restore").fetchone()
-    return None if found is None else UnfinishedRestore(*found)
+    found = connection.execute("SELECT folder, digest, state FROM market_restore").fetchone()
+    return None if found is None else Restore(*found)
 
 
 def refuse_unfinished_restore(connection: Connection) -> None:
     """Raise StateError while a restore has not ended."""
-    if (found := unfinished_restore(connection)) is not None:
+    if (found := last_restore(connection)) is not None and found.state == "running":
         raise StateError(
             f"the restore of {found.folder} into this database has not ended: wait for it, or, if it was interrupted, "
             f"run bin/marketdata-restore {found.folder} again",

@@ -124,6 +124,33 @@ main(["restore", {str(backed_up)!r}])
     assert not went_on.exists()
 
 
+def test_a_finished_restore_is_not_repeated(
+    backed_up: Path, command: Command, new_database: Callable[[], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill while the tables are analyzed, after the commit, leaves a database that can be used."""
+    other, state = new_database(), tmp_path / "state"
+    monkeypatch.setenv("DATABASE_URL", other)
+    monkeypatch.setenv("MARKET_STATE_DIR", str(state))
+    killed = subprocess.run(
+        [sys.executable, "-P", "-c", KILLED, CLI, "_analyze", "1", "before", "restore", str(backed_up)],
+        cwd=ROOT, env=os.environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+    assert command("init").returncode == 0
+    for said in ("restored", "already restored"):
+        (state / "secrets" / "read.json").write_text('{"token": "of a rotation since"}')
+        done = command("restore", str(backed_up))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.endswith(f"{said} {backed_up} into {state}\n"), done.stdout
+        with connect(other) as connection:
+            analyzed = connection.execute("SELECT count(*) > 0 FROM pg_stats WHERE tablename = 'md_ticks_v1'")
+            assert analyzed.fetchone() == (True,)
+    assert command("backup", str(tmp_path / "next")).returncode == 0
+    monkeypatch.setenv("DATABASE_URL", new_database())
+    monkeypatch.setenv("MARKET_STATE_DIR", str(tmp_path / "elsewhere"))
+    assert command("restore", str(tmp_path / "next")).returncode == 0
+
+
 def test_an_unfinished_restore_is_not_completed_by_another_backup(
     backed_up: Path, command: Command, new_database: Callable[[], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +160,6 @@ def test_an_unfinished_restore_is_not_completed_by_another_backup(
     monkeypatch.setenv("DATABASE_URL", other)
     monkeypatch.setenv("MARKET_STATE_DIR", str(tmp_path / "state"))
     with connect(other) as connection:
-        migrations.begin_restore(connection, migrations.UnfinishedRestore(str(backed_up), archive.identity(backed_up)))
+        migrations.begin_restore(connection, migrations.Restore(str(backed_up), archive.identity(backed_up)))
     done = command("restore", str(tmp_path / "later"))
     assert (done.returncode, f"the restore of {backed_up} into this database has not ended" in done.stderr) == (1, True)
