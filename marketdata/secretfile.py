@@ -134,13 +134,15 @@ def read_token(path: Path, *, scope: str, warn: Warn = lambda _text: None) -> To
     found = read(path, warn=warn)
     values = [found.get(key) for key in ("token", "scope", "name")]
     if not all(isinstance(value, str) and value for value in values):
-        raise StateError(f'{path} must be {{"token": "…", "scope": "{scope}", "name": "…"}}')
+        raise StateError(f'{path} must be {{"token": "…", "scope": "{scope}", "name": "…"}}', code=MALFORMED)
     held = TokenFile(*map(str, values))
     # A token with other characters cannot be sent in a header, and the error of the HTTP client would show the token.
     if _TOKEN.fullmatch(held.token) is None:
-        raise StateError(f"{path}: the token has characters that no token has; create it again")
+        raise StateError(f"{path}: the token has characters that no token has; create it again", code=MALFORMED)
     if held.scope != scope:
-        raise StateError(f"{path} contains a token of scope {held.scope!r}; it must have scope {scope!r}")
+        raise StateError(
+            f"{path} contains a token of scope {held.scope!r}; it must have scope {scope!r}", code=MALFORMED
+        )
     return held
 
 

@@ -15,12 +15,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marketdata import secretfile
-from marketdata.errors import MarketError, ProviderError, StateError, Stopped, UsageError
+from marketdata.errors import (
+    AlreadyRunning,
+    MarketError,
+    MissingRequirement,
+    ProviderError,
+    StateError,
+    Stopped,
+    UsageError,
+)
 from marketdata.settings import Settings
 
 if TYPE_CHECKING:
     from marketdata.ingest.api_client import ApiClient
     from marketdata.ingest.chain_reader import Connect
+    from marketdata.ingest.waiting import Waiting
     from marketdata.source.provider import Provider
     from marketdata.source.rpc_file import Chain
 
@@ -82,6 +91,8 @@ def ingest(
     """
     from marketdata.ingest import ingestor
     from marketdata.ingest.api_client import AnotherTable
+    from marketdata.ingest.outbox import OUTBOX_UNUSABLE
+    from marketdata.ingest.waiting import STANDBY_S, Waiting
 
     logging.basicConfig(
         level=logging.WARNING if is_quiet else logging.INFO,
@@ -89,8 +100,10 @@ def ingest(
         stream=sys.stderr,
     )
     secretfile.make_folder(settings.state_dir / folder, "MARKET_STATE_DIR")
-    api_client(settings).close()  # an unusable token is reported at once
     ingestor.block_signals()
+    waiting = Waiting()
+    if not _has_token(settings, waiting):
+        return
     while (table := _table(settings)) is not None:
         try:
             _ingest_into(table, chains, connector, folder, about, settings)
@@ -99,16 +112,38 @@ def ingest(
             if settings.ticks_table is not None:
                 raise
             _log.warning("the API no longer writes to %s: another version has become the current one", table)
+        except AlreadyRunning as error:
+            if waiting.is_stopped(f"standby: {error.extra['holder']} holds the lease", STANDBY_S):
+                return
+        except StateError as error:
+            if error.code != OUTBOX_UNUSABLE:
+                raise
+            if waiting.is_stopped(error.detail):
+                return
+
+
+def _has_token(settings: Settings, waiting: Waiting) -> bool:
+    """Wait for a usable token file. Returns False if a stop signal comes before. Raises UsageError for a file with a
+    wrong content."""
+    while True:
+        try:
+            api_client(settings).close()
+            return True
+        except (MissingRequirement, StateError) as error:
+            if error.code == secretfile.MALFORMED:
+                raise UsageError(error.detail) from None
+            if waiting.is_stopped(f"waiting for a usable token: {error.detail}"):
+                return False
 
 
 def _table(settings: Settings) -> str | None:
     """The table to ingest into; None if a stop signal comes before the API names the table."""
-    from marketdata.ingest import ingestor
     from marketdata.ingest.api_client import find_table
+    from marketdata.ingest.waiting import STOP_SIGNALS
 
     def wait(error: MarketError, seconds: float) -> None:
         _log.warning("%s; trying again in %.1f s", error.detail, seconds)
-        if signal.sigtimedwait(ingestor.STOP_SIGNALS, seconds) is not None:
+        if signal.sigtimedwait(STOP_SIGNALS, seconds) is not None:
             raise Stopped("the process ends")
 
     with suppress(Stopped), closing(api_client(settings, _TABLE_TIMEOUT_S)) as api:

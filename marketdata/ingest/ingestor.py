@@ -21,10 +21,10 @@ from marketdata.ingest.delivery import Delivery
 from marketdata.ingest.lease import Lease
 from marketdata.ingest.metrics import Metrics, MetricsServer
 from marketdata.ingest.outbox import Outbox
+from marketdata.ingest.waiting import STOP_SIGNALS
 from marketdata.ingest.worker import Worker
 from marketdata.source.rpc_file import Chain
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _FAILED = signal.SIGUSR1
 """The signal that a failed worker sends to the main thread. It is not one of the stop signals, so that the main thread
 can tell a failure from a request to stop."""

@@ -37,7 +37,9 @@ def locked(path: Path, name: str = "ingestor") -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise AlreadyRunning(f"another {name}, process {_holder(file)}, holds {path}; end it first") from error
+            holder = f"process {_holder(file)}"
+            detail = f"another {name}, {holder}, holds {path}; end it first"
+            raise AlreadyRunning(detail, extra={"holder": holder}) from error
         os.ftruncate(file, 0)
         os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
         yield
@@ -100,7 +102,7 @@ class Lease:
         response = self._api.request("PUT", f"/v1/lease/ingestor-{table}", body)
         # In a conflict without a holder, the lease was released meanwhile, so the next try gets it.
         if response.status == 409 and "holder" in (response.body or {}):
-            raise AlreadyRunning(response.detail)
+            raise AlreadyRunning(response.detail, extra={"holder": response.body["holder"]})
         if response.status != 200:
             raise ApiUnavailable(f"{self._api.url} grants no lease: {response.detail}")
         self._table = table

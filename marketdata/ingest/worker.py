@@ -18,6 +18,9 @@ _MAX_DISK_PAUSE = 1.0
 """The longest pause after an error of the outbox. Trying a full disk again costs little, and work should resume soon
 after space is free."""
 _FATAL_CODES = frozenset({"chain_replaced"})
+_LASTING_CODES = frozenset({"wrong_chain", "no_pool"})
+"""Codes of faults that somebody has to mend. They are tried again more and more seldom."""
+_MIN_LASTING_PAUSE, _MAX_LASTING_PAUSE = 1.0, 60.0
 
 _log = logging.getLogger("marketdata.ingestor")
 
@@ -34,6 +37,7 @@ class Worker:
         self._step = step
         self._fatal = fatal
         self._about = f"{about}: " if about else ""
+        self._said = ""
         self._wake = threading.Event()
         self.stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -54,23 +58,21 @@ class Worker:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        pause = _MIN_PAUSE
+        pause = 0.0
         while not self.stopping.is_set():
             try:
                 wait = self._step()
-                pause = _MIN_PAUSE
+                pause, self._said = 0.0, ""
             except Stopped:
                 return
             except MarketError as error:
                 if isinstance(error, AlreadyRunning | UsageError) or error.code in _FATAL_CODES:
                     self._fatal(error)
                     return
-                if error.code == OUTBOX_UNUSABLE:
-                    pause = min(_MAX_DISK_PAUSE, pause)
+                pause = _next_pause(error.code, pause)
                 wait = max(pause, getattr(error, "retry_after", 0.0))
                 if not self.stopping.is_set():
-                    _log.warning("%s%s; trying again in %.1f s", self._about, error.detail, wait)
-                pause = min(_MAX_PAUSE, pause * 2)
+                    self._say(error, wait)
                 self.stopping.wait(wait)
                 continue
             except Exception as error:
@@ -80,3 +82,19 @@ class Worker:
             if wait and not self.stopping.is_set():
                 self._wake.wait(wait)
                 self._wake.clear()
+
+    def _say(self, error: MarketError, wait: float) -> None:
+        """Log an error that lasts once, and any other at each try."""
+        if error.code not in (OUTBOX_UNUSABLE, *_LASTING_CODES):
+            _log.warning("%s%s; trying again in %.1f s", self._about, error.detail, wait)
+        elif error.detail != self._said:
+            self._said = error.detail
+            _log.warning("%s%s; trying again until it is mended", self._about, error.detail)
+
+
+def _next_pause(code: str, last: float) -> float:
+    """The pause after an error, in seconds. ``last`` is the pause before; 0 after a success."""
+    if code in _LASTING_CODES:
+        return min(_MAX_LASTING_PAUSE, max(_MIN_LASTING_PAUSE, last * 2))
+    most = _MAX_DISK_PAUSE if code == OUTBOX_UNUSABLE else _MAX_PAUSE
+    return min(most, max(_MIN_PAUSE, last * 2))

@@ -18,12 +18,13 @@ from marketdata.source.tokens import token_info
 class Finding(NamedTuple):
     """The result of a check. ``text`` describes the pool on the chain. ``faults`` are its differences from
     ``rpc.json``. ``tokens`` are the addresses of its tokens, with their ``decimals`` on the chain. Both are complete
-    if there is no fault."""
+    if there is no fault. ``kind_is_known`` is False if the chain has no pool at this address, or not yet."""
 
     text: str
     faults: tuple[str, ...]
     tokens: tuple[str, ...] = ()
     decimals: tuple[int, ...] = ()
+    kind_is_known: bool = True
 
 
 def report(provider: Provider, pool: ListedPool, native: Token) -> Finding:
@@ -42,28 +43,32 @@ def compare(provider: Provider, pool: ListedPool, native: Token) -> Finding:
     if not _is_of_kind(provider, pool, KINDS[pool.kind]):
         others = [name for name, other in KINDS.items() if _is_of_kind(provider, pool, other)]
         instead = f"it is a {others[0]} pool" if others else "there is no pool of a known kind at this address"
-        return Finding(f"{pool.symbol} {pool.address}", (f"is not a {pool.kind} pool: {instead}",))
-    addresses, faults = _tokens(provider, pool)
+        faults = (f"is not a {pool.kind} pool: {instead}",)
+        return Finding(f"{pool.symbol} {pool.address}", faults, kind_is_known=bool(others))
+    addresses, wrong = _tokens(provider, pool)
     shown, found = [], []
     for at, address in addresses.items():
         token = native if address == NATIVE else _token(provider, address)
         if token is None:
-            faults.append(f"token{at} ({address}) does not say its decimals")
+            wrong.append(f"token{at} ({address}) does not say its decimals")
             continue
         shown.append(f"token{at} {address} {token.symbol} with {token.decimals} decimals")
         found.append(token.decimals)
         if pool.decimals is not None and token.decimals != pool.decimals[at]:
-            faults.append(f"token{at} has {token.decimals} decimals, and rpc.json says {pool.decimals[at]}")
+            wrong.append(f"token{at} has {token.decimals} decimals, and rpc.json says {pool.decimals[at]}")
     text = f"{pool.symbol} {pool.address} {pool.kind}: {', '.join(shown)}"
-    return Finding(text, tuple(faults), tuple(addresses.values()), tuple(found))
+    return Finding(text, tuple(wrong), tuple(addresses.values()), tuple(found))
 
 
 def require(provider: Provider, pool: ListedPool, native: Token) -> Pool:
     """The pool, with the decimals of the chain. Raises UsageError if it differs from ``rpc.json``. A difference is
-    read a second time, because one answer may be wrong. If the two readings differ, raise ProviderError."""
+    read a second time, because one answer may be wrong. If the two readings differ, raise ProviderError. Raises
+    ProviderError (``no_pool``), too, if the chain has no pool there."""
     found = _checked(provider, pool, native)
     if found.faults:
         about = f"{pool.symbol} ({pool.address}): {'; '.join(found.faults)}"
+        if not found.kind_is_known:
+            raise ProviderError(f"{provider.name} has no such pool. {about}", code="no_pool")
         if _checked(provider, pool, native).faults == found.faults:
             raise UsageError(f"rpc.json does not fit the chain. {about}")
         raise ProviderError(f"{provider.name} contradicts itself. {about}")

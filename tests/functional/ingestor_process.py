@@ -9,7 +9,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Sequence
-from typing import Any
+from typing import IO, Any
 
 from tests.functional.anvil import CHAIN_ID
 from tests.functional.exchanges.exchange import TestPool
@@ -50,11 +50,11 @@ class IngestorProcess:
             capture_output=True, text=True, timeout=SECONDS, check=False,
         )  # fmt: skip
 
-    def begin(self, **settings: str) -> subprocess.Popen[str]:
+    def begin(self, stderr: IO[str] | int = subprocess.PIPE, **settings: str) -> subprocess.Popen[str]:
         """Start one more ingestor. The caller ends it."""
         return subprocess.Popen(
             self._command(), cwd=ROOT, env=self._environment() | settings, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            stdout=subprocess.DEVNULL, stderr=stderr, text=True,
         )  # fmt: skip
 
     @property

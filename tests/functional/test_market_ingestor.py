@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
@@ -79,28 +80,68 @@ def test_check_finds_what_is_wrong(market: Market) -> None:
     assert [part in line for part, line in zip(expected, wrong, strict=True)] == [True] * 4
 
 
-def test_of_two_ingestors_started_at_once_one_runs(market: Market) -> None:
+def test_of_two_ingestors_one_is_a_standby_and_takes_over(market: Market) -> None:
+    """It says once who holds the lease."""
     market.ingestor.stop()
     # On another machine: the same table, but neither the lock nor the outbox.
     state = market.api.state_dir
     elsewhere = {"MARKET_STATE_DIR": str(state / "elsewhere"), "MARKET_SECRETS_DIR": str(state / "secrets")}
-    said = {"here": r"another ingestor, process [0-9]+, holds", "there": r" holds the lease ingestor-md_ticks_v1"}
-    for place, settings in (("here", {}), ("there", elsewhere)):
-        both = [market.ingestor.begin(), market.ingestor.begin(**settings)]
+    for holder, settings in ((r"process [0-9]+", {}), (r"\S+ \S+", elsewhere)):
+        said = re.compile(f"standby: {holder} holds the lease\n")
+        running = market.ingestor.begin()
+        begun = [running]
         try:
-            ended = until(lambda both=both: [each for each in both if each.poll() is not None], 30)
-            [running] = [each for each in both if each not in ended]
-            [(_, reason)] = [each.communicate(timeout=SECONDS) for each in ended]
-            assert (ended[0].returncode, bool(re.search(said[place], reason))) == (4, True), reason
             market.trade(1)
             market.assert_complete()
-            assert running.poll() is None
-            running.terminate()
-            assert running.wait(SECONDS) == 0
+            with (state / "standby.log").open("w+") as log:
+                standby = market.ingestor.begin(stderr=log, **settings)
+                begun.append(standby)
+                until(lambda said=said: said.search((state / "standby.log").read_text()), 30)
+                running.kill()
+                market.trade(1)
+                began = time.monotonic()
+                market.assert_complete()
+                assert time.monotonic() - began < 35
+                standby.terminate()
+                assert standby.wait(SECONDS) == 0
+                assert len(re.findall("standby", (state / "standby.log").read_text())) == 1
         finally:
-            for each in both:
+            for each in begun:
                 each.kill()
                 each.communicate()
+
+
+def test_what_somebody_may_mend_is_waited_for_and_said_once(market: Market) -> None:
+    market.ingestor.stop()
+    token = market.api.state_dir / "secrets" / "alg.json"
+    content = token.read_text()
+    token.unlink()
+    market.ingestor.start()
+    waited = f"waiting for a usable token: the secret file {token} does not exist"
+    until(lambda: waited in market.ingestor.said(), 30)
+    token.write_text(content)
+    token.chmod(0o600)
+    market.trade(1)
+    market.assert_complete()
+    assert market.ingestor.said().count(waited) == 1
+    market.ingestor.stop()
+    absent = [market.pools[0].entry() | {"address": "0x" + "ab" * 20}]
+    for changes, words in (({"chain_id": 999}, "is on the chain"), ({"pools": absent}, "there is no pool")):
+        market.ingestor.configure(**changes)
+        process = market.ingestor.begin()
+        try:
+            assert process.stderr is not None
+            until(lambda process=process, words=words: words in process.stderr.readline(), 30)
+            assert process.poll() is None
+            process.terminate()
+            assert process.wait(SECONDS) == 0
+        finally:
+            process.kill()
+            process.communicate()
+            market.ingestor.configure(chain_id=CHAIN_ID, pools=[pool.entry() for pool in market.pools])
+    token.write_text(content.replace("write", "read"))
+    assert market.ingestor.run().returncode == 2
+    token.write_text(content)
 
 
 def test_candles_are_finalized_up_to_the_block_that_the_chain_calls_final(market: Market) -> None:
