@@ -102,6 +102,8 @@ ROUTES: tuple[Route, ...] = (
           headers=((VERSION, VERSION_ABOUT),)),
     Route("PUT", "/v1/coverage", symbols.record_coverage, "Record an indexed time range", "CoverageRecorded",
           scope="write", body=Body("CoverageRequest")),
+    Route("GET", "/v1/blocks", symbols.list_blocks, "Stored blocks that are not final", "Blocks", scope="any",
+          query="BlocksQuery"),
     Route("PUT", "/v1/lease/{name}", symbols.take_lease, "Take or extend a lease", "Lease", scope="write",
           body=Body("LeaseRequest"), problems=("lease_held",)),
     Route("DELETE", "/v1/lease/{name}", symbols.release_lease, "Release a lease", "Released", scope="write",

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
 from marketdata.api.request_validation import instant, json_body
 from marketdata.api.routing import Request
 from marketdata.errors import InvalidValue
 from marketdata.http.reply import Reply, answer
-from marketdata.store import coverage, leases, symbols
+from marketdata.limits import MAX_ROWS
+from marketdata.store import blocks, coverage, leases, symbols
+from marketdata.store.blocks import StoredBlock
 from marketdata.store.coverage import Range
 from marketdata.store.pool import Connection
 from marketdata.store.symbols import unknown_symbol
 from marketdata.store.version import Version
+from marketdata.tick import INT64
 
 
 def list_symbols(request: Request) -> Reply:
@@ -38,6 +42,26 @@ def show_coverage(request: Request) -> Reply:
 
     symbol, ranges = request.services.current_reads.read(version, [name], request.known_counter, read)
     return answer({"symbol": symbol, "ranges": [_as_json(each) for each in ranges]})
+
+
+def list_blocks(request: Request) -> Reply:
+    """The blocks of a chain that have stored ticks and are not final, newest first. A new ingestor compares them with
+    the chain. `more` says that further blocks exist; ask for those `below` the last number that was answered, plus one:
+    blocks with this number may be answered again."""
+    services, query = request.services, request.query
+    version = services.served.version()
+
+    def read(connection: Connection, version: Version, _names: object = None) -> list[StoredBlock]:
+        return blocks.not_final(connection, version, query["chain"], query.get("below", INT64 - 1), MAX_ROWS + 1)
+
+    if version.shards is None:
+        with services.pool.connection() as connection:  # a replica may not have the newest blocks yet
+            found = read(connection, version)
+    else:
+        parts = services.current_reads.read_each(version, None, request.known_counter, read)
+        found = sorted(chain.from_iterable(parts), key=lambda each: -each.number)
+    shown = [each._asdict() for each in found[:MAX_ROWS]]
+    return answer({"chain": query["chain"], "blocks": shown, "more": len(found) > MAX_ROWS})
 
 
 def record_coverage(request: Request) -> Reply:

@@ -49,6 +49,7 @@ class ApiClient:
     once."""
 
     def __init__(self, url: str, token: Callable[[], str], timeout: float = TIMEOUT) -> None:
+        self._given = url
         parts = urlsplit(url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._connection = kind(parts.hostname or "", parts.port, timeout=timeout)
@@ -70,7 +71,7 @@ class ApiClient:
         try:
             if self._connection.sock is not None:
                 self._connection.sock.settimeout(left)
-            self._connection.request(method, quote(self._base + path), body, headers)
+            self._connection.request(method, quote(self._base + path, safe="/?&="), body, headers)
             response = self._connection.getresponse()
             content = response.read()
         except (OSError, http.client.HTTPException) as error:
@@ -81,6 +82,10 @@ class ApiClient:
             decoded = json.loads(content)
         after = response.headers.get("Retry-After", "")
         return Response(response.status, decoded, float(after) if after.isdecimal() else 0.0)
+
+    def beside(self) -> ApiClient:
+        """Another client of the same API, for another thread."""
+        return ApiClient(self._given, self._token, self._timeout)
 
     def close(self) -> None:
         self._connection.close()

@@ -34,11 +34,19 @@ class ChainReader:
     """Reads from ``start`` until ``stop``. ``stop`` is idempotent."""
 
     def __init__(
-        self, chain: Chain, connect: Connect, path: Path, *, on_read: Callable[[], None], fatal: Fatal
+        self,
+        chain: Chain,
+        connect: Connect,
+        path: Path,
+        *,
+        begin: Callable[[Provider, Outbox], None],
+        on_read: Callable[[], None],
+        fatal: Fatal,
     ) -> None:
-        """``path`` is the outbox's file. ``on_read`` is called after each step."""
+        """``path`` is the outbox's file. ``begin`` is called before anything is read, ``on_read`` after each step."""
         self.chain = chain
         self._outbox = Outbox(path)
+        self._begin = begin
         self._on_read = on_read
         self._worker = Worker(f"reader-{chain.name}", self._step, fatal, chain.name)
         self._provider = connect(chain, self._worker.stopping)
@@ -95,6 +103,7 @@ class ChainReader:
     def _step(self) -> float:
         if self.follower is None:
             self._check_pools()
+            self._begin(self._provider, self._outbox)
             self.follower = Follower(self._provider, self.chain, self._pools, self._outbox)
         # If the step fails, _is_behind stays False. The next step then reads the newest block again, because a
         # reorganisation may be the cause of the failure.

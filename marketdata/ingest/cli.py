@@ -56,6 +56,11 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     actions = letters.add_subparsers(required=True, metavar="ACTION")
     actions.add_parser("list", help="show them with the reason").set_defaults(run=_list)
     actions.add_parser("retry", help="send them again").set_defaults(run=_retry)
+    of_outbox = commands.add_parser("outbox", help="the file of what was read and is not delivered yet")
+    steps = of_outbox.add_subparsers(required=True, metavar="ACTION")
+    steps.add_parser(
+        "rebuild", help="put a new one in its place, if it is damaged; the chain is read again"
+    ).set_defaults(run=_rebuild)
 
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:
@@ -220,6 +225,19 @@ def _retry(_options: argparse.Namespace, settings: Settings) -> None:
         with closing(Outbox(path)) as outbox:
             count += outbox.retry_dead_letters()
     print(f"{count} dead letters are in the outbox again; the ingestor sends them when it runs")
+
+
+def _rebuild(_options: argparse.Namespace, settings: Settings) -> None:
+    from marketdata.ingest.lease import locked
+    from marketdata.ingest.outbox import rebuild
+
+    for path in _existing_outboxes(settings):
+        with locked(path.with_suffix(".lock")):
+            former, unread = rebuild(path)
+        print(f"{path}: new; the former one is {former}")
+        if unread:
+            print(f"    these tables could not be read: {', '.join(unread)}")
+    print("the ingestor, when it runs, compares the stored blocks with the chain, and reads from start_block on again")
 
 
 def _pools(options: argparse.Namespace, settings: Settings) -> None:

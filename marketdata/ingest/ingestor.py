@@ -21,6 +21,7 @@ from marketdata.ingest.delivery import Delivery
 from marketdata.ingest.lease import Lease
 from marketdata.ingest.metrics import Metrics, MetricsServer
 from marketdata.ingest.outbox import Outbox
+from marketdata.ingest.reconciliation import retract_replaced
 from marketdata.ingest.waiting import STOP_SIGNALS
 from marketdata.ingest.worker import Worker
 from marketdata.source.rpc_file import Chain
@@ -52,7 +53,12 @@ class Ingestor:
         self._deliverer = Worker("ingestor-delivery", self._deliver, self._fail)
         self.readers = [
             ChainReader(
-                chain, connect, outbox.path, on_read=self._deliverer.wake, fatal=partial(self._fail_chain, chain.name)
+                chain,
+                connect,
+                outbox.path,
+                begin=partial(retract_replaced, chain.name, api.beside),
+                on_read=self._deliverer.wake,
+                fatal=partial(self._fail_chain, chain.name),
             )
             for chain in chains
         ]

@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +31,8 @@ Transaction = sqlite3.Connection
 OUTBOX_UNUSABLE = "outbox"
 """The code of the error when the file cannot be read or written, for example because the disk is full."""
 _BUSY_MS = 30_000
+_KEPT = ("dead_letters", "backfilled", "old_marks")
+"""The tables that a rebuilt outbox takes over. All others follow from the chain."""
 _JSON = json.JSONEncoder(separators=(",", ":"))
 MIGRATIONS = (
     """
@@ -325,6 +328,8 @@ class Outbox:
 def _described(written: Path, outbox: Path, error: sqlite3.Error) -> str:
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
         return f"disk_full: {file_system.named(written.parent)} is full, so {written} cannot be written"
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return f"{outbox} is damaged ({error}): stop the ingestor, run bin/marketdata-ingestor outbox rebuild, start it"
     return f"{outbox} cannot be used: {error}"
 
 
@@ -403,6 +408,30 @@ def after_restore(body: str) -> tuple[str, str]:
 
 
 # -- the files --------------------------------------------------------------------------------------------------------
+
+
+def rebuild(path: Path) -> tuple[Path, list[str]]:
+    """Put a new outbox in the place of this one, whose lock the caller holds. The new one takes over what cannot be
+    read from the chain again. Returns where the former file is, and the tables of it that could not be read."""
+    former = path.with_name(f"{path.name}.{datetime.now(UTC):%Y%m%dT%H%M%S}.damaged")
+    for suffix in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).rename(former.with_name(former.name + suffix))
+    unread = []
+    with closing(Outbox(path)) as outbox:
+        for table in _KEPT:
+            try:
+                _carry(former, outbox, table)
+            except (sqlite3.Error, StateError):
+                unread.append(table)
+    return former, unread
+
+
+def _carry(former: Path, outbox: Outbox, table: str) -> None:
+    with closing(sqlite3.connect(former)) as source, outbox.transaction() as target:
+        rows = source.execute(f"SELECT * FROM {table}").fetchall()
+        if rows:
+            target.executemany(f"INSERT INTO {table} VALUES ({','.join('?' * len(rows[0]))})", rows)
 
 
 def outbox_path(settings: Settings, table: str, folder: str = FOLDER) -> Path:

@@ -210,6 +210,43 @@ def test_reorganisations_of_any_depth_are_followed(market: Market) -> None:
     market.assert_covered()
 
 
+def test_a_lost_outbox_leaves_no_ticks_of_replaced_blocks(market: Market) -> None:
+    market.trade(6)
+    market.assert_complete()
+    market.ingestor.stop()
+    outbox = market.api.state_dir / "ingestor" / "md_ticks_v1.sqlite"
+    market.chain("anvil_reorg", 5, [])
+    market.trade(2)
+    outbox.unlink()
+    market.ingestor.start()
+    market.assert_complete()
+    assert "does not have" in market.ingestor.said()
+
+
+def test_a_damaged_outbox_is_named_once_and_rebuilt(market: Market) -> None:
+    market.trade(6)
+    market.assert_complete()
+    assert market.ingestor.run("outbox", "rebuild").returncode == 4, "it is in use"
+    market.ingestor.stop()
+    outbox = market.api.state_dir / "ingestor" / "md_ticks_v1.sqlite"
+    pages = bytearray(outbox.read_bytes())
+    pages[4096:] = b"\xa5" * (len(pages) - 4096)
+    outbox.write_bytes(pages)
+    market.chain("anvil_reorg", 5, [])
+    market.trade(2)
+    before = market.ingestor.said()
+    market.ingestor.start()
+    until(lambda: f"{outbox} is damaged" in market.ingestor.said()[len(before) :], 30)
+    assert "bin/marketdata-ingestor outbox rebuild" in market.ingestor.said()[len(before) :]
+    assert market.ingestor.stop() == 0
+    assert market.ingestor.said()[len(before) :].count("is damaged") == 1
+    done = market.ingestor.run("outbox", "rebuild")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "could not be read: dead_letters" in done.stdout
+    market.ingestor.start()
+    market.assert_complete()
+
+
 def test_it_stops_while_the_api_does_not_answer(market: Market) -> None:
     market.trade(1)
     market.assert_complete()  # it runs

@@ -34,6 +34,24 @@ def test_a_final_block_names_a_symbol_or_a_chain_with_its_time(api: Api) -> None
     assert pointers == ["/finalize/ts", "/finalize/chain", "/finalize/symbol"]
 
 
+def test_the_stored_blocks_that_are_not_final_are_named(api: Api, tick: Make) -> None:
+    def named(more: str = "") -> list[tuple[str, int, str]]:
+        found = api.get(f"/v1/blocks?chain=OPEN{more}")
+        assert (found["chain"], found["more"]) == ("OPEN", False)
+        return [(each["symbol"], each["number"], each["hash"]) for each in found["blocks"]]
+
+    assert named() == []
+    fork = tick(symbol="OPEN:A", id="fork", ts=T + 3 * MINUTE, block={"number": 3, "hash": "0xfork"})
+    api.ingest(*minutes(tick, "OPEN:A"), *minutes(tick, "OPEN:B"), *minutes(tick, "OPENX:A"), fork)
+    api.ingest(tick(symbol="OPEN:PLAIN", ts=T))
+    assert len(named()) == 9
+    api.ingest({"finalize": {"symbol": "OPEN:B", "block": 3}}, final("OPEN", 1, T + MINUTE))
+    hashes = {n: block(n)["hash"] for n in range(4)}
+    newest = [("OPEN:A", 3, each) for each in sorted(("0xfork", hashes[3]))]
+    assert named() == [*newest, ("OPEN:A", 2, hashes[2])]
+    assert named("&below=3") == [("OPEN:A", 2, hashes[2])]
+
+
 @pytest.mark.parametrize(
     "query", ["interval=1m&format=csv", f"interval=5m&fill=previous&format=columns&startTime={T}&limit=9"]
 )

@@ -29,7 +29,7 @@ _USUAL: dict[str, Any] = {
     "from": 1, "to": 2_000_000_000, "countback": 2, "query": "fuzz", "holder": "me", "ttl_s": 1.5, "state": "indexed",
     "name": "n", "scope": "read", "id": "a", "ts": "2024-01-01T00:00:00Z", "price": "1.5", "size": 2, "ticks": [],
     "block": {"number": 1, "hash": "0x"}, "side": "buy", "seq": 1, "tx": None, "expires_at": None,
-    "fromId": 0,
+    "fromId": 0, "chain": "FUZZ", "below": 9,
 }  # fmt: skip
 # -- injections ------------------------------------------------------------------------------------------------------
 
