@@ -22,6 +22,7 @@ from marketdata.source.evm import WORD, Header, Log
 from marketdata.source.log_filter import LogFilter
 from marketdata.source.pools import KINDS
 from marketdata.source.pools.pool import Pool
+from marketdata.source.proof import BlockLogs
 
 CHAIN = "DEMO"
 BLOCK_S = 2
@@ -248,7 +249,7 @@ class DemoProvider:
 
     name = "the demo source"
     requests: Mapping[str, int] = {}
-    switches = contradicted_ranges = 0
+    switches = contradicted_ranges = contradictions = unproved_blocks = 0
 
     def __init__(self, blocks: Blocks, clock: Callable[[], float], highest: int = 0) -> None:
         self._blocks = blocks
@@ -294,6 +295,12 @@ class DemoProvider:
             self._blocks.logs(each.number, wanted, is_abandoned=each.hash != self._blocks.hash(each.number))
             for each in headers
         ]
+
+    def prove(self, headers: Sequence[Header], logs: Sequence[list[Log]], wanted: LogFilter) -> list[BlockLogs]:
+        return [BlockLogs(each) for each in logs]
+
+    def receipt_logs(self, headers: Sequence[Header], wanted: LogFilter) -> list[list[Log] | None]:
+        return list(self.logs_of(headers, wanted))
 
     def logs_between(
         self, first: int, last: int, wanted: LogFilter, ends: Sequence[int]

@@ -98,6 +98,8 @@ class ChainReader:
             requests_total=self._provider.requests,
             switches_total=self._provider.switches,
             contradicted_ranges_total=self._provider.contradicted_ranges,
+            contradictions_total=self._provider.contradictions,
+            unproved_blocks=self._provider.unproved_blocks,
         )
 
     def _step(self) -> float:
@@ -113,6 +115,7 @@ class ChainReader:
             return self.chain.poll_s
         if not was_behind:
             self.follower.look()
+        self.follower.read_again()
         self._is_behind = self.follower.step()
         is_late = not self._is_behind and self.follower.catch_up()
         self._on_read()

@@ -20,7 +20,7 @@ from marketdata.source.evm import WORD, Log, address_word
 from marketdata.source.log_filter import LogFilter
 from marketdata.source.pools import KINDS
 from marketdata.source.pools.pool import NATIVE, Creation, Pool, contract_of
-from marketdata.source.provider import Provider
+from marketdata.source.provider import Provider, complete_range
 from marketdata.source.rpc_file import Chain
 from marketdata.source.tokens import free_name, is_inverted, pool_name
 
@@ -47,9 +47,14 @@ class Found(NamedTuple):
     time: int
 
     @property
+    def address(self) -> str:
+        """The pool's address."""
+        return self.creation.address
+
+    @property
     def contract(self) -> str:
         """The contract that emits the pool's events."""
-        return contract_of(self.creation.address)
+        return contract_of(self.address)
 
 
 class WaitingPool(NamedTuple):
@@ -160,7 +165,7 @@ class Discovery:
         wanted = LogFilter({address: events[address] for address in factories})
         asked = last - first + 1
         try:
-            logs, _ = self._provider.logs_between(first, last, wanted, (first, last))
+            logs = complete_range(self._provider, first, last, wanted)
         except ProviderError as error:
             if error.may_be_too_large and sizes.refused(asked, error.suggested):
                 return None

@@ -16,6 +16,7 @@ from marketdata.errors import ProviderError, StateError
 from marketdata.ingest import old_marks
 from marketdata.ingest.chain_cursor import ChainCursor, ReadBlock
 from marketdata.ingest.discovery import Discovery, Found, WaitingPool
+from marketdata.ingest.doubted_blocks import DoubtedBlocks
 from marketdata.ingest.outbox import Outbox, Transaction, put, put_coverage, put_encoded
 from marketdata.source import swaps
 from marketdata.source.adaptive_range import AdaptiveRange
@@ -23,7 +24,8 @@ from marketdata.source.evm import Block, Header, Log
 from marketdata.source.log_filter import LogFilter, swap_filter
 from marketdata.source.pools import KINDS
 from marketdata.source.pools.pool import Pool, PoolIndex
-from marketdata.source.provider import Provider, newest_and_final
+from marketdata.source.proof import RangeContradicted
+from marketdata.source.provider import Provider, newest_and_final, proved_logs
 from marketdata.source.rpc_file import Chain
 
 _log = logging.getLogger("marketdata.ingestor")
@@ -96,6 +98,11 @@ class Follower:
         self._outbox = outbox
         self._cursor = ChainCursor(outbox, chain.name)
         self._discovery = Discovery(provider, chain, outbox)
+        self._doubted_blocks = DoubtedBlocks(outbox, chain.name)
+        self._doubted: dict[Block, frozenset[str]] = {}
+        """Of the blocks that are being read: the addresses whose logs are missing."""
+        self._contradicted: list[tuple[int, int]] = []
+        """Ranges in which the provider left out logs. They are read block by block."""
         self._range = AdaptiveRange()
         self._limits = limits
         self._followed = max(limits.followed, chain.confirmations or 0)
@@ -152,6 +159,25 @@ class Follower:
         self._read(PoolGroup(pools), first, last, self._store_late)
         return True
 
+    def read_again(self) -> None:
+        """Read the blocks again of which logs were missing."""
+        for doubted in self._doubted_blocks.due():
+            [header] = self._provider.find_headers([doubted.block.number])
+            pools = [self._pools[symbol] for symbol in doubted.symbols if symbol in self._pools]
+            if header is None or header.hash != doubted.block.hash or not pools:
+                # A block that was replaced is read with its branch; a pool that is no longer read stays failed.
+                with self._cursor.transaction() as transaction:
+                    self._doubted_blocks.remove(transaction, doubted, is_read=False)
+                continue
+            [found] = proved_logs(self._provider, [header], swap_filter(pools))
+            with self._cursor.transaction() as transaction:
+                if found.unseen:
+                    self._doubted_blocks.add(transaction, doubted.block, doubted.symbols, doubted.tries + 1)
+                else:
+                    self._put_ticks(transaction, PoolIndex(pools), [(doubted.block, found.logs)])
+                    self._doubted_blocks.remove(transaction, doubted, is_read=True)
+                    _log.info("%s: block %d has all its events now", self._chain.name, doubted.block.number)
+
     # -- the pools ---------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
@@ -181,8 +207,12 @@ class Follower:
 
     def _read(self, group: PoolGroup, first: int, last: int, store: Store) -> None:
         assert self.head is not None
+        self._doubted = {}
         last_in_ranges = self.head.number - self._followed
-        if first <= last_in_ranges:
+        contradicted = [high for low, high in self._contradicted if low <= first <= high]
+        if contradicted:
+            fetch, last = self._read_blocks, min(last, *contradicted, first + self._limits.step - 1)
+        elif first <= last_in_ranges:
             fetch, last = self._read_range, min(last, last_in_ranges, first + self._range.size - 1)
         else:
             fetch, last = self._read_blocks, min(last, first + self._limits.step - 1)
@@ -201,6 +231,10 @@ class Follower:
         asked = last - first + 1
         try:
             logs, headers = self._provider.logs_between(first, last, wanted, (first, last))
+        except RangeContradicted as error:
+            _log.warning("%s: %s", self._chain.name, error.detail)
+            self._contradicted.append((first, last))
+            return None
         except ProviderError as error:
             if not (error.may_be_too_large and self._range.refused(asked, error.suggested)):
                 raise
@@ -228,9 +262,12 @@ class Follower:
             if self._differs(headers[at].block) or headers[at].parent != headers[at - 1].hash:
                 headers = headers[:at]  # the next step finds the reorganisation
                 break
-        asked = [header for header in headers if wanted.may_be_in(header)]
-        found = dict(zip([header.number for header in asked], self._provider.logs_of(asked, wanted), strict=True))
-        return [(header.block, found.get(header.number, [])) for header in headers]
+        read = proved_logs(self._provider, headers, wanted)
+        for header, found in zip(headers, read, strict=True):
+            if found.unseen:
+                self._doubted[header.block] = self._doubted.get(header.block, frozenset()) | found.unseen
+        self._contradicted = [each for each in self._contradicted if each[1] != headers[-1].number]
+        return [(header.block, found.logs) for header, found in zip(headers, read, strict=True)]
 
     def _differs(self, block: Block) -> bool:
         """Whether another block with this number is known."""
@@ -260,6 +297,7 @@ class Follower:
             ]
             self._cursor.cover(transaction, joining, end.time + 1)
             self._uncover(transaction, unread, start, end)
+            self._keep_doubts(transaction, index)
             self._cursor.finalize(transaction, min(self._finalized, last))
             counted = self._count_waiting(transaction, [self._waiting, PoolIndex(waiting)], read)
         self._note(start.number, last, made)
@@ -276,6 +314,7 @@ class Follower:
             made, unread = self._put_ticks(transaction, group.index, read)
             self._cursor.cover_late(transaction, [(symbol, start.time) for symbol in group.pools], end.time + 1)
             self._uncover(transaction, unread, start, end)
+            self._keep_doubts(transaction, group.index)
             self._cursor.advance_late(transaction, group.pools, end.number + 1)
         self._note(start.number, end.number, made)
         if end.number + 1 == self._cursor.next_block():
@@ -308,6 +347,20 @@ class Follower:
         for symbol, reason in unread.items():
             put_coverage(transaction, symbol, start.time, end.time + 1, "failed")
             _log.warning("%s: blocks %d to %d are not indexed: %s", symbol, start.number, end.number, reason)
+
+    def _keep_doubts(self, transaction: Transaction, index: PoolIndex[Pool]) -> None:
+        """Record the blocks of which logs are missing. Raises ProviderError if they are a factory's: without them, the
+        pools to read are not known."""
+        factories = self._discovery.events().keys()
+        for block, addresses in self._doubted.items():
+            if missing := addresses & factories:
+                raise ProviderError(
+                    f"{self._provider.name} left out events of the factory {min(missing)} in block {block.number}",
+                    code="wrong_answer",
+                )
+            symbols = {pool.symbol for address in addresses for pool in index.at(address)}
+            if symbols:
+                self._doubted_blocks.add(transaction, block, symbols)
 
     def _count_waiting(self, transaction: Transaction, waiting: Sequence[PoolIndex[WaitingPool]], read: Read) -> bool:
         """Count the swaps of waiting pools. Returns whether one of them is read from now on."""

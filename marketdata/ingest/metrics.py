@@ -12,10 +12,11 @@ from marketdata.errors import StateError
 
 _MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX = "marketdata_ingestor_"
+_SOURCE = "marketdata_source_"
 
 
-def _metric(text: str, label: str = "") -> Any:
-    return field(metadata={"help": text, "label": label})
+def _metric(text: str, label: str = "", prefix: str = _PREFIX) -> Any:
+    return field(metadata={"help": text, "label": label, "prefix": prefix})
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,12 @@ class ChainMetrics:
     requests_total: Mapping[str, int] = _metric("HTTP requests to the provider.", "endpoint")
     switches_total: int = _metric("Changes of the endpoint that answers for the provider.")
     contradicted_ranges_total: int = _metric("Ranges read header by header, because the provider contradicted itself.")
+    contradictions_total: int = _metric(
+        "Blocks of which the provider left out events that the bloom filter names.", prefix=_SOURCE
+    )
+    unproved_blocks: int = _metric(
+        "Blocks that were read since the start without a proof that the provider left out no event.", prefix=_SOURCE
+    )
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,7 @@ def rendered(metrics: Metrics) -> str:
     lines = []
     for each in fields(Metrics):
         if each.name != "chains":
-            lines += [*_heading(each), f"{_PREFIX}{each.name} {getattr(metrics, each.name)}"]
+            lines += [*_heading(each), f"{_name(each)} {getattr(metrics, each.name)}"]
     for each in fields(ChainMetrics):
         lines += _heading(each)
         for chain, values in metrics.chains.items():
@@ -64,12 +71,16 @@ def rendered(metrics: Metrics) -> str:
                 labelled = {f',{name}="{key}"': count for key, count in sorted(value.items())}
             else:
                 labelled = {"": value}
-            lines += [f'{_PREFIX}{each.name}{{chain="{chain}"{label}}} {count}' for label, count in labelled.items()]
+            lines += [f'{_name(each)}{{chain="{chain}"{label}}} {count}' for label, count in labelled.items()]
     return "\n".join(lines) + "\n"
 
 
+def _name(metric: Field[Any]) -> str:
+    return f"{metric.metadata['prefix']}{metric.name}"
+
+
 def _heading(metric: Field[Any]) -> list[str]:
-    name = f"{_PREFIX}{metric.name}"
+    name = _name(metric)
     kind = "counter" if name.endswith("_total") else "gauge"
     return [f"# HELP {name} {metric.metadata['help']}", f"# TYPE {name} {kind}"]
 

@@ -6,6 +6,7 @@ The text comes from a provider. Every function that reads it raises ValueError w
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ WORD = 32
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _QUANTITY = re.compile(r"0x[0-9a-fA-F]{1,64}")
 _HASH = re.compile(r"0x[0-9a-f]{64}")
-_BLOOM_BYTES = 256
+BLOOM_BITS = 2048
 MAX_TIME = 32_503_680_000
 """The year 3000, in seconds since 1970. The API takes earlier times only."""
 
@@ -66,6 +67,14 @@ class Log(NamedTuple):
         return tuple(int(topic, 16) for topic in self.topics[1:])
 
 
+class Receipt(NamedTuple):
+    """What one transaction did: the bloom filter of its logs, and all of them."""
+
+    block_hash: str
+    bloom: int
+    logs: tuple[Log, ...]
+
+
 def quantity(value: Any) -> int:
     """The number of a hexadecimal quantity: 436 for ``0x1b4``."""
     if not isinstance(value, str) or not _QUANTITY.fullmatch(value):
@@ -111,17 +120,29 @@ def header(value: Any) -> Header:
     """A block of ``eth_getBlockByNumber`` or ``eth_getBlockByHash``."""
     if not isinstance(value, dict):
         raise ValueError("is not a block")
-    bloom = data(value.get("logsBloom"))
-    if len(bloom) != _BLOOM_BYTES:
-        raise ValueError("has a bloom filter of the wrong size")
     return Header(
         number=quantity(value.get("number")),
         hash=hash_text(value.get("hash")),
         parent=hash_text(value.get("parentHash")),
         time=_time(value.get("timestamp")),
-        bloom=int.from_bytes(bloom, "big"),
+        bloom=_bloom(value.get("logsBloom")),
         has_transactions=bool(value.get("transactions")),
     )
+
+
+def _bloom(value: Any) -> int:
+    bloom = data(value)
+    if len(bloom) * 8 != BLOOM_BITS:
+        raise ValueError("has a bloom filter of the wrong size")
+    return int.from_bytes(bloom, "big")
+
+
+def receipt(value: Any) -> Receipt:
+    """An entry of ``eth_getBlockReceipts``."""
+    if not isinstance(value, dict) or not isinstance(value.get("logs"), list):
+        raise ValueError("is not a receipt")
+    logs = tuple(log(each) for each in value["logs"])
+    return Receipt(hash_text(value.get("blockHash")), _bloom(value.get("logsBloom")), logs)
 
 
 def log(value: Any) -> Log:
@@ -202,6 +223,15 @@ def is_in_bloom(bloom: int, value: str) -> bool:
     means that the block may have such a log."""
     bits = bloom_bits(value)
     return bloom & bits == bits
+
+
+def bloom_of(logs: Iterable[Log]) -> int:
+    """The bloom filter of logs: that of their addresses and topics."""
+    bits = 0
+    for each in logs:
+        for value in (each.address, *each.topics):
+            bits |= bloom_bits(value)
+    return bits
 
 
 # -- Keccak-256 -------------------------------------------------------------------------------------------------------

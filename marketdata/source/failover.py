@@ -8,8 +8,9 @@ Each further failure makes the pause longer.
 from __future__ import annotations
 
 import logging
+import random
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from time import monotonic
 from typing import TypeVar
@@ -17,6 +18,8 @@ from typing import TypeVar
 from marketdata.errors import ProviderError, RangeRefused
 from marketdata.source.evm import Header, Log
 from marketdata.source.log_filter import LogFilter
+from marketdata.source.proof import BlockLogs, RangeContradicted
+from marketdata.source.prover import Prover
 from marketdata.source.provider import RpcProvider
 from marketdata.source.rpc import MAX_RETRY_AFTER, MIN_PAUSE, TRIES, Rpc
 from marketdata.source.rpc_file import Chain
@@ -25,6 +28,10 @@ _MIN_PAUSE, _MAX_PAUSE = 30.0, 600.0
 _TRIES, _PATIENCE = 2, 1.0
 """How often a request is sent, and the longest ``Retry-After`` in seconds that is obeyed, if another endpoint can be
 asked instead."""
+
+_FALSE_ALARMS = 0.05
+"""In ranges, about this part of the blocks is asked for receipts at most because a bloom filter names what is not
+there."""
 
 _log = logging.getLogger("marketdata.source")
 _T = TypeVar("_T")
@@ -95,6 +102,8 @@ class Failover:
         self._healths = healths
         self._answered = self._preferred = 0
         self.switches = 0
+        self._unchecked_blocks = 0
+        self._prover = Prover(self._proving, stopping)
 
     def beside(self) -> Failover:
         """This provider over other connections. They share the budgets and the pauses."""
@@ -115,6 +124,14 @@ class Failover:
     @property
     def contradicted_ranges(self) -> int:
         return sum(each.contradicted_ranges for each in self._endpoints)
+
+    @property
+    def contradictions(self) -> int:
+        return self._prover.contradictions
+
+    @property
+    def unproved_blocks(self) -> int:
+        return self._unchecked_blocks + self._prover.unproved_blocks
 
     def interrupt(self) -> None:
         for each in self._endpoints:
@@ -157,7 +174,15 @@ class Failover:
             self._compare(endpoint, headers[max(ends)])
             return logs, headers
 
-        return self._ask(read, is_final=True)
+        logs, headers = self._ask(read, is_final=True)
+        self._check_sample(first, last, logs, headers, wanted)
+        return logs, headers
+
+    def prove(self, headers: Sequence[Header], logs: Sequence[list[Log]], wanted: LogFilter) -> list[BlockLogs]:
+        return self._prover.prove(headers, logs, wanted)
+
+    def receipt_logs(self, headers: Sequence[Header], wanted: LogFilter) -> list[list[Log] | None]:
+        return self._prover.receipt_logs(headers, wanted)
 
     def read_contract(self, address: str, function: str) -> bytes:
         return self._ask(lambda endpoint: endpoint.read_contract(address, function))
@@ -190,6 +215,38 @@ class Failover:
                 return answer
         # With a refusal, the caller can ask for less.
         raise min(refused.items())[1] if refused else _joined(failed)
+
+    def _proving(self) -> list[RpcProvider]:
+        """The endpoints that are asked for a proof: first the one that answered last."""
+        others = [at for at in self._working() if at != self._answered]
+        return [self._endpoints[at] for at in (self._answered, *others)]
+
+    def _check_sample(
+        self, first: int, last: int, logs: Iterable[Log], headers: Mapping[int, Header], wanted: LogFilter
+    ) -> None:
+        """Raise RangeContradicted if a block of the range whose header was read lacks events."""
+        by_block: dict[int, list[Log]] = {number: [] for number in headers if first <= number <= last}
+        for log in logs:
+            if log.block_number in by_block:
+                by_block[log.block_number].append(log)
+        self._unchecked_blocks += last - first + 1 - len(by_block)
+        doubted = [
+            headers[number]
+            for number, found in by_block.items()
+            if wanted.unseen(headers[number].bloom, found)
+            # A filter that is nearly full names almost everything: few such suspicions are worth their requests.
+            and random.random() * wanted.false_alarm(headers[number].bloom) < _FALSE_ALARMS
+        ]
+        self._unchecked_blocks += sum(not headers[number].bloom for number in by_block)
+        if not doubted:
+            return
+        read = [by_block[header.number] for header in doubted]
+        for header, before, proved in zip(doubted, read, self.prove(doubted, read, wanted), strict=True):
+            if proved.unseen or len(proved.logs) > len(before):
+                raise RangeContradicted(
+                    f"{self.name} left out events of block {header.number}; the blocks {first} to {last} are read one "
+                    "by one"
+                )
 
     def _compare(self, endpoint: RpcProvider, final: Header) -> None:
         """Raise ProviderError if ``final``, a header that the endpoint named, is not the one of the endpoint that is

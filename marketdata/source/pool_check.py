@@ -10,7 +10,7 @@ from marketdata.source.evm import WORD
 from marketdata.source.log_filter import LogFilter
 from marketdata.source.pools import KINDS
 from marketdata.source.pools.pool import ID_SEPARATOR, NATIVE, Creation, Pool, PoolKind
-from marketdata.source.provider import Provider
+from marketdata.source.provider import Provider, complete_range
 from marketdata.source.rpc_file import ListedPool, Token
 from marketdata.source.tokens import token_info
 
@@ -117,7 +117,7 @@ def _creation(provider: Provider, pool: ListedPool) -> Creation | None:
     while low > 0 or high < head:  # the blocks low to high have been searched
         first, last = (high + 1, min(high + size.size, head)) if high < head else (max(0, low - size.size), low - 1)
         try:
-            logs, _ = provider.logs_between(first, last, wanted, (last,))
+            logs = complete_range(provider, first, last, wanted)
         except ProviderError as error:
             if not (error.may_be_too_large and size.refused(last - first + 1, error.suggested)):
                 raise

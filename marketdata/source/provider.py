@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from marketdata.errors import ProviderError
 from marketdata.source import evm
-from marketdata.source.evm import Header, Log
+from marketdata.source.evm import Block, Header, Log, Receipt
 from marketdata.source.log_filter import LogFilter
+from marketdata.source.proof import BlockLogs, RangeContradicted
 from marketdata.source.rpc import Call, Refusal, Rpc
 
 
@@ -37,6 +38,14 @@ class Provider(Protocol):
     @property
     def contradicted_ranges(self) -> int:
         """How many ranges so far had logs that disagreed with headers or with each other."""
+
+    @property
+    def contradictions(self) -> int:
+        """Of how many blocks so far events were left out that the block's bloom filter names."""
+
+    @property
+    def unproved_blocks(self) -> int:
+        """How many blocks so far were read without anything that proves that no event was left out."""
 
     def interrupt(self) -> None:
         """End a request that another thread waits for. That thread gets ProviderError."""
@@ -63,13 +72,22 @@ class Provider(Protocol):
     def logs_of(self, headers: Sequence[Header], wanted: LogFilter) -> list[list[Log]]:
         """The wanted logs of each block, with its time. The blocks are identified by their hashes."""
 
+    def prove(self, headers: Sequence[Header], logs: Sequence[list[Log]], wanted: LogFilter) -> list[BlockLogs]:
+        """Look for what ``logs``, the wanted logs of each block, lack by the block's bloom filter: ask again, then all
+        other endpoints, then for the receipts of the block."""
+
+    def receipt_logs(self, headers: Sequence[Header], wanted: LogFilter) -> list[list[Log] | None]:
+        """The wanted logs of each block by its receipts, which prove that they are complete; None for a block of which
+        no endpoint proves it."""
+
     def logs_between(
         self, first: int, last: int, wanted: LogFilter, ends: Sequence[int]
     ) -> tuple[list[Log], dict[int, Header]]:
         """The wanted logs of the final blocks ``first`` to ``last``, both inclusive, with their times; and headers by
         number, at least those of the blocks ``ends``, of which one must be ``last`` or a later block.
 
-        Raises RangeRefused when the provider refuses a range of this size.
+        Raises RangeRefused when the provider refuses a range of this size, and RangeContradicted when it left out an
+        event of one of those blocks whose headers were read.
         """
 
     def read_contract(self, address: str, function: str) -> bytes:
@@ -78,6 +96,46 @@ class Provider(Protocol):
     def read_contracts(self, calls: Sequence[tuple[str, str]]) -> list[bytes]:
         """The results of functions without arguments, by the contract's address and the function. A result is empty
         also when the contract ends the call with an error, or exceeds a limit of the provider."""
+
+
+def proved_logs(provider: Provider, headers: Sequence[Header], wanted: LogFilter) -> list[BlockLogs]:
+    """The wanted logs of each block, checked with the block's bloom filter."""
+    asked = [header for header in headers if wanted.may_be_in(header)]
+    logs = provider.logs_of(asked, wanted)
+    found = {header.number: BlockLogs(each) for header, each in zip(asked, logs, strict=True)}
+    doubted = [header for header in asked if wanted.unseen(header.bloom, found[header.number].logs)]
+    if doubted:
+        proved = provider.prove(doubted, [found[header.number].logs for header in doubted], wanted)
+        found |= {header.number: each for header, each in zip(doubted, proved, strict=True)}
+    return [found.get(header.number, BlockLogs([])) for header in headers]
+
+
+def read_range(
+    provider: Provider, first: int, last: int, wanted: LogFilter, ends: Sequence[int]
+) -> tuple[list[Log], dict[int, Header], list[tuple[Block, frozenset[str]]]]:
+    """Like :meth:`Provider.logs_between`, but a range that is contradicted is read block by block. Returns also the
+    blocks of which logs are missing nevertheless, each with the addresses that lack them."""
+    try:
+        return *provider.logs_between(first, last, wanted, ends), []
+    except RangeContradicted:
+        pass
+    logs, doubted = [], []
+    for start in range(first, last + 1, _STEP):
+        headers = provider.headers(range(start, min(start + _STEP, last + 1)))
+        for header, found in zip(headers, proved_logs(provider, headers, wanted), strict=True):
+            logs += found.logs
+            if found.unseen:
+                doubted.append((header.block, found.unseen))
+    return logs, {header.number: header for header in provider.headers(ends)}, doubted
+
+
+def complete_range(provider: Provider, first: int, last: int, wanted: LogFilter) -> list[Log]:
+    """The wanted logs of the final blocks ``first`` to ``last``. Raises ProviderError also if logs of a contradicted
+    range are missing."""
+    logs, _, doubted = read_range(provider, first, last, wanted, (last,))
+    if doubted:
+        raise ProviderError(f"{provider.name} left out events of block {doubted[0][0].number}", code="wrong_answer")
+    return logs
 
 
 def newest_and_final(provider: Provider, confirmations: int | None) -> tuple[Header, int]:
@@ -95,7 +153,12 @@ _GENESIS = 0
 _CONTROL = Call("eth_call", ({"to": "0x" + "00" * 20, "data": evm.selector("decimals()")}, "latest"))
 """A call that every provider that supports calls can answer: the account has no code, so the result is empty."""
 SAMPLE = 2
-"""How many blocks of a range, of those whose logs name a time, are compared with their headers."""
+"""How many blocks of a range, of those whose logs name a time, are compared with their headers. If there are that many,
+a block without logs replaces one of them."""
+_RECEIPTS = 8
+"""The blocks of which the receipts are asked for in one request. Those of a block may have a megabyte."""
+_STEP = 100
+"""How many blocks of a contradicted range are read together."""
 
 _log = logging.getLogger("marketdata.source")
 
@@ -193,8 +256,8 @@ class RpcProvider:
             raise self._wrong(f"the logs of blocks {first} to {last}", f"include one of block {outside[0]}")
         dated = {log.block_number for log in logs if log.time}
         undated = {log.block_number for log in logs if not log.time}
-        unread = sorted(dated - undated - headers.keys())
-        headers |= self._missing(headers, undated | set(random.sample(unread, min(SAMPLE, len(unread)))))
+        sample = _sample(first, last, dated | undated, dated - undated - headers.keys())
+        headers |= self._missing(headers, undated | sample)
         try:
             _check_agreement(logs, headers)
         except ValueError as error:
@@ -207,6 +270,21 @@ class RpcProvider:
         return [
             log._replace(time=headers[log.block_number].time) if log.block_number in headers else log for log in logs
         ], headers
+
+    def receipts(self, headers: Sequence[Header]) -> list[list[Receipt] | None]:
+        """The receipts of each block; None if the endpoint refuses the call."""
+        found: list[list[Receipt] | None] = []
+        for at in range(0, len(headers), _RECEIPTS):
+            part = headers[at : at + _RECEIPTS]
+            answers = self.rpc.each([Call("eth_getBlockReceipts", (hex(header.number),)) for header in part])
+            found += [
+                None if isinstance(answer, Refusal) else self._receipts(header.number, answer)
+                for header, answer in zip(part, answers, strict=True)
+            ]
+        return found
+
+    def _receipts(self, number: int, answer: Any) -> list[Receipt]:
+        return [self._read(evm.receipt, each, f"a receipt of block {number}") for each in answer or ()]
 
     def unchecked_logs(self, first: int, last: int, wanted: LogFilter) -> list[Log]:
         """The logs that ``logs_between`` would check, as the endpoint names them."""
@@ -287,6 +365,16 @@ def _check_agreement(logs: Iterable[Log], headers: Mapping[int, Header]) -> None
     times = [blocks[number].time for number in sorted(blocks)]
     if times != sorted(times):
         raise ValueError("the time decreases from a block to a later one")
+
+
+def _sample(first: int, last: int, traded: Collection[int], unread: Collection[int]) -> set[int]:
+    """The blocks whose headers are read although none has to be. ``traded`` are those with logs; of ``unread``, these
+    name their time. With a block that has no logs the sample is as large as without one. A range without logs has none:
+    its ends must do."""
+    count = min(SAMPLE, len(unread))
+    silent = [number for number in range(first, last + 1) if number not in traded] if count == SAMPLE else []
+    chosen = {random.choice(silent)} if silent else set()
+    return chosen | set(random.sample(sorted(unread), count - len(chosen)))
 
 
 def _logs_call(first: int, last: int, wanted: LogFilter) -> Call:

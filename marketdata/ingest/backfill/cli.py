@@ -172,10 +172,11 @@ class Progress:
         contradicted = (
             f", {counts.contradicted:,} ranges in which the provider contradicted itself" if counts.contradicted else ""
         )
+        left_out = f", {counts.left_out:,} blocks of which the provider had left out events" if counts.left_out else ""
         return (
             f"{self._chain}: {counts.blocks:,} blocks{up_to} read in {seconds:.1f} s: {counts.ticks:,} ticks, "
             f"{counts.new:,} new, {counts.known:,} known, {counts.dead:,} refused (dead letters)"
-            f"{pruned}{skipped}{contradicted}{self._not_final()}"
+            f"{pruned}{skipped}{contradicted}{left_out}{self._not_final()}"
         )
 
     def _not_final(self) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -35,6 +35,7 @@ _RECORD_S = 1.0
 """Seconds between two recordings of stored ranges. A recording takes some transactions for each pool."""
 _TAKE_S = 0.2
 _STOP_S = 5.0
+_MAX_SHOWN = 10
 _UNREAD = "%s: blocks %d to %d are not indexed: %s"
 
 _log = logging.getLogger("marketdata.backfill")
@@ -53,6 +54,8 @@ class Counts:
     dead: int = 0
     contradicted: int = 0
     """Ranges that were read header by header, because the provider contradicted itself."""
+    left_out: int = 0
+    """Blocks of which the provider left out events."""
     skipped: Counter[str] = field(default_factory=Counter)
 
 
@@ -89,6 +92,8 @@ class Backfill:
         """The blocks to read of each symbol."""
         self.newest = 0
         """The newest block of the chain."""
+        self.doubted: list[int] = []
+        """The blocks of which events are missing, because every answer contradicts the bloom filter."""
 
     def start(self) -> None:
         self._thread.start()
@@ -128,6 +133,8 @@ class Backfill:
                 self._workers.start()
                 self._work(ranges)
                 self._finalize()
+                if self.doubted:
+                    raise ProviderError(_doubted_text(self.doubted))
         except Stopped:
             pass
         except MarketError as error:
@@ -223,6 +230,7 @@ class Backfill:
         self.counts.pruned += outcome.pruned
         self.counts.dead += len(outcome.refusals)
         self.counts.contradicted += outcome.contradicted
+        self.counts.left_out += outcome.left_out
         self.counts.skipped += outcome.skipped
         self._limit.progress()
 
@@ -236,8 +244,11 @@ class Backfill:
             for symbol, reason in outcome.unread.items():
                 self._writer.cover([symbol], outcome.start, outcome.end, "failed")
                 _log.warning(_UNREAD, symbol, outcome.span.first, outcome.span.last, reason)
+            for block, missing in outcome.doubted:
+                self._writer.cover(missing, block.time, block.time + 1, "failed")
+                self.doubted.append(block.number)
         refusals = [refusal for outcome in self._stored for refusal in outcome.refusals]
-        ranges.add([outcome.span for outcome in read], refusals)
+        ranges.add([span for outcome in read for span in _read_spans(outcome)], refusals)
         self._stored = []
         self._record_at = monotonic() + _RECORD_S
 
@@ -249,12 +260,32 @@ class Backfill:
         self._writer.finalize({symbol: blocks[end] for symbol, end in ends.items()})
 
 
+def _doubted_text(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, sorted(numbers)[:_MAX_SHOWN]))
+    return (
+        f"{len(numbers)} blocks are not indexed, because every answer lacks events that their bloom filters name: "
+        f"{shown}{', …' if len(numbers) > _MAX_SHOWN else ''}. The next run reads them again"
+    )
+
+
 def _without_unread(outcome: SpanOutcome) -> SpanOutcome:
     """The outcome for those symbols that were read."""
     if not outcome.unread:
         return outcome
     symbols = tuple(symbol for symbol in outcome.span.symbols if symbol not in outcome.unread)
     return replace(outcome, span=outcome.span._replace(symbols=symbols))
+
+
+def _read_spans(outcome: SpanOutcome) -> list[Span]:
+    """The span, without the blocks of which events are missing for the symbols that miss them."""
+    span = outcome.span
+    missing = {block.number: symbols for block, symbols in outcome.doubted}
+    if not missing:
+        return [span]
+    left = {
+        symbol: [(number, number) for number in sorted(missing) if symbol in missing[number]] for symbol in span.symbols
+    }
+    return plan.spans({symbol: plan.gaps(span.first, span.last, done) for symbol, done in left.items()})
 
 
 def _times(outcomes: Iterable[SpanOutcome]) -> list[tuple[int, int, tuple[str, ...]]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -21,10 +21,11 @@ from marketdata.ingest.backfill.plan import Span
 from marketdata.ingest.backfill.storing import ApiWriter, Refusal, RetryLimit
 from marketdata.ingest.span_size import THREADS
 from marketdata.source import swaps
+from marketdata.source.evm import Block
 from marketdata.source.failover import connected
 from marketdata.source.log_filter import LogFilter, swap_filter
 from marketdata.source.pools.pool import Pool, PoolIndex
-from marketdata.source.provider import Provider
+from marketdata.source.provider import Provider, read_range
 from marketdata.source.rpc_file import Chain
 
 
@@ -38,6 +39,10 @@ class SpanOutcome:
     end: int = 0
     contradicted: int = 0
     """1 if the provider contradicted itself, so that the span was read header by header."""
+    left_out: int = 0
+    """Blocks of which the provider left out events."""
+    doubted: list[tuple[Block, Sequence[str]]] = field(default_factory=list)
+    """Blocks of which the events of these symbols are missing."""
     ticks: int = 0
     new: int = 0
     known: int = 0
@@ -112,9 +117,14 @@ class SpanWorkers:
     def _read_and_store(self, provider: Provider, writer: ApiWriter, span: Span) -> SpanOutcome:
         index, wanted = self._selection(span.symbols)
         after, contradicted = span.last + 1, provider.contradicted_ranges
-        logs, headers = provider.logs_between(span.first, span.last, wanted, (span.first, after))
+        left_out = provider.contradictions
+        logs, headers, doubted = read_range(provider, span.first, span.last, wanted, (span.first, after))
         outcome = SpanOutcome(span, headers[span.first].time, headers[after].time)
         outcome.contradicted = provider.contradicted_ranges - contradicted
+        outcome.left_out = provider.contradictions - left_out
+        for block, addresses in doubted:
+            symbols = {pool.symbol for address in addresses for pool in index.at(address)}
+            outcome.doubted.append((block, sorted(symbols)))
 
         skipped = swaps.Skipped()
         ticks = swaps.ticks(index, logs, skipped)

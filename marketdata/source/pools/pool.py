@@ -95,6 +95,10 @@ class PoolIndex(Generic[_T]):
         for pool in pools:
             self._pools.setdefault(pool.address, []).append(pool)
 
+    def at(self, address: str) -> Sequence[_T]:
+        """The pools with this address."""
+        return self._pools.get(address, ())
+
     def of(self, log: Log) -> Sequence[_T]:
         """The pools that the log belongs to. One address may be listed under several symbols."""
         found = self._pools.get(log.address)

@@ -28,7 +28,7 @@ FILE = Chain("T", 1, (), 4, pools=LISTED)
 
 class NoChain:
     requests = {"node:1": 3}  # noqa: RUF012
-    switches = contradicted_ranges = 0
+    switches = contradicted_ranges = contradictions = unproved_blocks = 0
 
     def interrupt(self) -> None:
         pass
@@ -62,6 +62,9 @@ class FailingFollower:
 
     def look(self) -> None:
         self._call("look")
+
+    def read_again(self) -> None:
+        pass
 
     def step(self) -> bool:
         self._call("step")

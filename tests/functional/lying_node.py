@@ -1,0 +1,74 @@
+"""A node that leaves out logs: a proxy in front of the real one."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from tests.functional.anvil import SECONDS, Anvil
+from tests.marketdata.source.provider import Provider
+
+Lie = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+"""Changes a list of logs that the node has answered."""
+
+
+class LyingNode(Provider):
+    """Passes requests on. ``logs`` changes the logs of each answer of ``eth_getLogs`` that has logs, except of
+    searches for the creation of a pool, which name two topics. ``receipts`` changes the logs of each receipt. While they are
+    None, the answers are honest. ``calls`` counts the calls by method."""
+
+    def __init__(self, chain: Anvil) -> None:
+        super().__init__(lambda request, _: self._passed_on(request))
+        self._port = chain.port
+        self._lock = threading.Lock()
+        self.logs: Lie | None = None
+        self.receipts: Lie | None = None
+        self.calls: dict[str, int] = {}
+
+    def _passed_on(self, request: Any) -> Any:
+        with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=SECONDS)) as connection:
+            connection.request("POST", "/", json.dumps(request), {"Content-Type": "application/json"})
+            answer = json.loads(connection.getresponse().read())
+        asked, answers = (request, answer) if isinstance(request, list) else ([request], [answer])
+        calls = {call["id"]: call for call in asked}
+        with self._lock:
+            for call in answers:
+                method, parameters = calls[call["id"]]["method"], calls[call["id"]]["params"]
+                self.calls[method] = self.calls.get(method, 0) + 1
+                is_logs = method == "eth_getLogs" and len(parameters[0]["topics"]) == 1
+                if self.logs is not None and is_logs and call.get("result"):
+                    call["result"] = self.logs(call["result"])
+                if self.receipts is not None and method == "eth_getBlockReceipts":
+                    for receipt in call["result"]:
+                        receipt["logs"] = self.receipts(receipt["logs"])
+        return answer
+
+
+class Lies:
+    """A :data:`Lie` that drops one log of some answers, and empties others; it says honestly how often."""
+
+    def __init__(self, chance: random.Random, most: int, one_in: int = 4) -> None:
+        self._chance = chance
+        self._most = most
+        self._one_in = one_in
+        self.dropped = self.emptied = 0
+
+    def __call__(self, logs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        kind = self._chance.randrange(2 * self._one_in)
+        if kind == 0 and self.dropped < self._most:
+            self.dropped += 1
+            at = self._chance.randrange(len(logs))
+            return logs[:at] + logs[at + 1 :]
+        if kind == 1 and self.emptied < self._most:
+            self.emptied += 1
+            return []
+        return logs
+
+    @property
+    def is_done(self) -> bool:
+        return self.dropped == self.emptied == self._most
