@@ -69,9 +69,9 @@ CARD = Product(
 MARKET = Product(
     package="marketdata",
     order=(
-        "errors", "limits", "status_line", "file_system", "settings", "tick", "tick_csv", "tick_columns", "interval", "token",
-        "secretfile", "source", "ingest", "postgres", "store", "graphql", "operations", "http", "api", "frontend",
-        "commands", "backup", "demo", "cli", "__main__",
+        "errors", "limits", "status_line", "file_system", "settings", "tick", "tick_csv", "tick_columns", "interval",
+        "token", "secretfile", "source", "ingest", "postgres", "store", "graphql", "operations", "http", "api",
+        "frontend", "commands", "backup", "demo", "cli", "__main__",
     ),
     separate={},
     # The service works on any PostgreSQL. Only the command line uses the private one, which it starts.
