@@ -93,7 +93,7 @@ class Past(Market):
         with closing(sqlite3.connect(self._folder / "md_ticks_v1.sqlite")) as state, state:
             rows = [("md_ticks_v1", f"TEST:{pool.name}", pool.address, 0, last) for pool in self.pools]
             state.executemany("INSERT INTO backfilled VALUES (?, ?, ?, ?, ?)", rows)
-            state.executescript("DROP TABLE old_marks; PRAGMA user_version = 2;")
+            state.executescript("DROP TABLE old_marks; DROP TABLE doubted; PRAGMA user_version = 2;")
 
     def forget(self) -> None:
         """Remove the state of both programs, as if neither had run here. The store stays as it is."""
