@@ -52,6 +52,16 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     pools = commands.add_parser("pools", help="list the pools that are read, and those that factories announced")
     pools.add_argument("--chain", metavar="C", help="only pools of this chain")
     pools.set_defaults(run=_pools)
+    for name, text in (
+        ("verify", "compare the stored ticks of final blocks with the chain; exit code 1 if anything differs"),
+        ("repair", "compare, and mend what differs through the API"),
+    ):
+        compared = commands.add_parser(name, help=text)
+        compared.add_argument("--chain", metavar="C", help="only this chain")
+        compared.add_argument("--from-block", type=int, metavar="A", help="default: the newest 1000 final blocks")
+        compared.add_argument("--to-block", type=int, metavar="B", help="default: the newest final block that was read")
+        compared.add_argument("--format", choices=("text", "json"), default="text")
+        compared.set_defaults(run=_verify, is_repair=name == "repair")
     letters = commands.add_parser("dead-letters", help="items that the API refused to store")
     actions = letters.add_subparsers(required=True, metavar="ACTION")
     actions.add_parser("list", help="show them with the reason").set_defaults(run=_list)
@@ -199,6 +209,23 @@ def _check(_options: argparse.Namespace, settings: Settings) -> None:
     if faults:
         raise StateError(f"{faults} {'fault' if faults == 1 else 'faults'} in {file}")
     print("no fault found")
+
+
+def _verify(options: argparse.Namespace, settings: Settings) -> None:
+    from marketdata.ingest import verify_command
+    from marketdata.ingest.api_client import served_table
+
+    chains = chosen(rpc_file(settings), options.chain)
+    if len(chains) > 1 and (options.from_block, options.to_block) != (None, None):
+        raise UsageError("rpc.json has several chains, and block numbers belong to one: add --chain")
+    count = 0
+    with closing(api_client(settings)) as api:
+        table = served_table(api, settings.ticks_table)
+        for path in (each for each in _existing_outboxes(settings) if each.stem == table):
+            for chain in chains:
+                writing = api if options.is_repair else None
+                count += verify_command.run(chain, path, writing, settings, options, print)
+    verify_command.raise_if_left(count, is_repaired=options.is_repair)
 
 
 def _list(_options: argparse.Namespace, settings: Settings) -> None:

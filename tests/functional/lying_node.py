@@ -19,8 +19,8 @@ Lie = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 
 class LyingNode(Provider):
     """Passes requests on. ``logs`` changes the logs of each answer of ``eth_getLogs`` that has logs, except of
-    searches for the creation of a pool, which name two topics. ``receipts`` changes the logs of each receipt. While they are
-    None, the answers are honest. ``calls`` counts the calls by method."""
+    searches for the creation of a pool, which name two topics. ``receipts`` changes the logs of each receipt. While
+    they are None, the answers are honest. ``calls`` counts the calls by method."""
 
     def __init__(self, chain: Anvil) -> None:
         super().__init__(lambda request, _: self._passed_on(request))

@@ -6,6 +6,7 @@ pools and blocks first; ``verify`` and ``repair`` find the rest.
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -144,8 +145,9 @@ def test_final_ranges_are_checked_by_a_sample_and_read_block_by_block_after_a_li
     assert (done.returncode, done.stderr) == (0, "")
     # Honest ranges cost no more than without the check: the sample has the same size, and no receipts are asked for.
     assert "eth_getBlockReceipts" not in node.calls
-    ranges = node.calls["eth_getLogs"] - sum(pool.kind == "uniswap-v4" for pool in market.pools)
-    assert node.calls["eth_getBlockByNumber"] <= 4 * ranges + 3
+    searched = sum(pool.kind == "uniswap-v4" for pool in market.pools)  # their creations, with three headers each
+    ranges = node.calls["eth_getLogs"] - searched
+    assert node.calls["eth_getBlockByNumber"] <= 4 * ranges + 3 * searched + 2
     market.forget()
     node.logs = lambda _: []
     done = backfill.run(*blocks)
@@ -160,3 +162,47 @@ def test_final_ranges_are_checked_by_a_sample_and_read_block_by_block_after_a_li
     assert done.returncode == 0
     assert not market.failed()
     market.assert_complete()
+
+
+def test_verify_finds_and_repair_mends_what_a_bloom_filter_does_not_show(market: Doubted, node: LyingNode) -> None:
+    """One of several logs of a pool in a block, and ticks that were falsified, removed or invented."""
+    market.ingestor.configure(url=node.url)
+    market.ingestor.start()
+    node.logs = lambda logs: logs[:1]
+    market.trade(25)
+    for _ in range(2):  # in one block
+        market.exchanges.swap(market.pools[0], market.pools[0].amounts[0] // 1000, sell=True)
+    market.chain.mine()
+    market.assert_lacks_nothing()
+    market.chain.mine(CONFIRMATIONS + 1)
+    market.assert_covered()
+    node.logs = None
+    last = int(market.chain("eth_blockNumber"), 16) - CONFIRMATIONS
+    ticks = {tick["id"]: tick for tick in market.exchanges.ticks(*market.pools) if tick["block"]["number"] <= last}
+    with closing(Client(market.api.port, market.api.token("read"))) as read:
+        stored = {tick["id"] for pool in market.pools for tick in stored_ticks(read, f"TEST:{pool.name}")}
+    lost = ticks.keys() - stored
+    assert lost
+    right = market.random.sample([ticks[id] for id in stored], 20)
+    false = [tick | {"price": "7"} for tick in right]
+    invented = right[0] | {"id": "0x" + "ab" * 32 + ":1", "block": right[0]["block"] | {"hash": "0x" + "ab" * 32}}
+    with closing(Client(market.api.port, market.api.token("alg"))) as write:
+        for tick in right:  # the other ticks of the block get lost
+            block = {"symbol": tick["symbol"], "block_hash": tick["block"]["hash"]}
+            assert write("POST", "/v1/ingest/tick", {"ticks": [{"retract": block}, {"restore": block}]})[0] == 200
+        assert write("POST", "/v1/ingest/tick", {"ticks": [*false, invented]})[1]["rejected"] == []
+    blocks = ("--from-block", "0", "--to-block", str(last))
+    done = market.ingestor.run("verify", *blocks, "--format", "json")
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert {tick["id"] for tick in found["different"]} == {tick["id"] for tick in false}
+    assert [tick["id"] for tick in found["superfluous"]] == [invented["id"]]
+    assert {tick["id"] for tick in found["missing"]} >= lost
+    done = market.ingestor.run("repair", *blocks)
+    assert done.returncode == 0, done.stdout + done.stderr
+    counts = [len(found[kind]) for kind in ("missing", "superfluous", "different")]
+    assert "missing {}, superfluous {}, different {}".format(*counts) in done.stdout
+    market.assert_complete()
+    done = market.ingestor.run("verify")
+    assert (done.returncode, ": missing 0, superfluous 0, different 0\n" in done.stdout) == (0, True)
+    assert market.ingestor.stop() == 0

@@ -16,10 +16,11 @@ from time import monotonic
 from marketdata.errors import MarketError, ProviderError, Stopped
 from marketdata.ingest import old_marks
 from marketdata.ingest.api_client import ApiClient
+from marketdata.ingest.api_writer import ApiWriter, RetryLimit
 from marketdata.ingest.backfill import plan
 from marketdata.ingest.backfill.plan import Bounds, Plan, Span
 from marketdata.ingest.backfill.span_workers import SpanOutcome, SpanWorkers
-from marketdata.ingest.backfill.storing import ApiWriter, RetryLimit, StoredRanges
+from marketdata.ingest.backfill.storing import StoredRanges
 from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.discovery import Discovery
 from marketdata.ingest.outbox import Outbox

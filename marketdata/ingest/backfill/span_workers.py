@@ -17,8 +17,8 @@ from time import monotonic
 
 from marketdata.errors import MarketError
 from marketdata.ingest.api_client import ApiClient
+from marketdata.ingest.api_writer import ApiWriter, Refusal, RetryLimit
 from marketdata.ingest.backfill.plan import Span
-from marketdata.ingest.backfill.storing import ApiWriter, Refusal, RetryLimit
 from marketdata.ingest.span_size import THREADS
 from marketdata.source import swaps
 from marketdata.source.evm import Block
