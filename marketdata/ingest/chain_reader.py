@@ -80,7 +80,7 @@ class ChainReader:
         if self._heads is not None:
             self._heads.stop(max(0.0, deadline - monotonic()))
 
-    def metrics(self, next_block: int, covered_to: int | None, *, has_failed: bool) -> ChainMetrics:
+    def metrics(self, next_block: int, covered_to: int | None, *, differences: float, has_failed: bool) -> ChainMetrics:
         """The current metrics, with values of the outbox. May be called in any thread."""
         counts = self.follower.counts if self.follower is not None else Counts()
         head = self.follower.head if self.follower is not None else None
@@ -100,6 +100,7 @@ class ChainReader:
             contradicted_ranges_total=self._provider.contradicted_ranges,
             contradictions_total=self._provider.contradictions,
             unproved_blocks=self._provider.unproved_blocks,
+            differences=differences,
         )
 
     def _step(self) -> float:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,9 @@ ABOUT = "Read the swaps of the pools of rpc.json from a chain, and store them th
 _TABLE_TIMEOUT_S = 5.0
 """Timeout of the request that asks the API for its table. A stop signal during the request takes effect when the
 request has ended."""
+
+CompareStored = Callable[[Path, Settings, "Chain", threading.Event], int]
+"""Compares a chain with what is stored, and returns the number of differences. Its first argument is the outbox."""
 
 _log = logging.getLogger("marketdata.ingestor")
 
@@ -80,7 +84,9 @@ def add_quiet(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, settings: Settings) -> None:
     chains = rpc_file(settings)
     about = ", ".join(f"{chain.name}: {_amount(chain)}" for chain in chains)
-    ingest(chains, lambda _outbox: _connected, "ingestor", about, settings, is_quiet=options.quiet)
+    ingest(
+        chains, lambda _outbox: _connected, "ingestor", about, settings, is_quiet=options.quiet, compare=_compare_newest
+    )
 
 
 def _amount(chain: Chain) -> str:
@@ -97,8 +103,9 @@ def ingest(
     settings: Settings,
     *,
     is_quiet: bool,
+    compare: CompareStored | None = None,
 ) -> None:
-    """Ingest until a stop signal.
+    """Ingest until a stop signal. ``compare`` compares a chain with what is stored, from time to time.
 
     ``connector`` takes the path of the outbox and returns a function that creates a chain's provider. The folder
     ``folder`` in the state directory contains one outbox per table. ``about`` is the beginning of the first printed
@@ -121,7 +128,7 @@ def ingest(
         return
     while (table := _table(settings)) is not None:
         try:
-            _ingest_into(table, chains, connector, folder, about, settings)
+            _ingest_into(table, chains, connector, folder, about, settings, compare)
             return
         except AnotherTable:
             if settings.ticks_table is not None:
@@ -173,6 +180,7 @@ def _ingest_into(
     folder: str,
     about: str,
     settings: Settings,
+    compare: CompareStored | None,
 ) -> None:
     from marketdata.ingest import ingestor
     from marketdata.ingest.lease import locked
@@ -182,13 +190,20 @@ def _ingest_into(
     with locked(path.with_suffix(".lock")), closing(Outbox(path)) as outbox:
         api = api_client(settings)
         print(f"{about}, into {table} at {api.url}, through {path}", flush=True)
-        ingestor.run(chains, connector(path), outbox, api, table, settings.ingestor_metrics_port)
+        verify = None if compare is None else partial(compare, path, settings)
+        ingestor.run(chains, connector(path), outbox, api, table, settings.ingestor_metrics_port, verify)
 
 
 def _connected(chain: Chain, stopping: threading.Event) -> Provider:
     from marketdata.source.failover import connected
 
     return connected(chain, stopping)
+
+
+def _compare_newest(path: Path, settings: Settings, chain: Chain, stopping: threading.Event) -> int:
+    from marketdata.ingest.verify_command import compare_newest
+
+    return compare_newest(chain, path, settings, stopping)
 
 
 def _check(_options: argparse.Namespace, settings: Settings) -> None:
@@ -224,7 +239,7 @@ def _verify(options: argparse.Namespace, settings: Settings) -> None:
         for path in (each for each in _existing_outboxes(settings) if each.stem == table):
             for chain in chains:
                 writing = api if options.is_repair else None
-                count += verify_command.run(chain, path, writing, settings, options, print)
+                count += verify_command.run(chain, path, writing, settings, options, print, threading.Event())
     verify_command.raise_if_left(count, is_repaired=options.is_repair)
 
 

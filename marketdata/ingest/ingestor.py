@@ -12,6 +12,7 @@ import signal
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
+from math import nan
 from time import monotonic
 
 from marketdata.errors import AlreadyRunning, MarketError, StateError
@@ -22,6 +23,7 @@ from marketdata.ingest.lease import Lease
 from marketdata.ingest.metrics import Metrics, MetricsServer
 from marketdata.ingest.outbox import Outbox
 from marketdata.ingest.reconciliation import retract_replaced
+from marketdata.ingest.regular_verification import Compare, RegularVerification
 from marketdata.ingest.waiting import STOP_SIGNALS
 from marketdata.ingest.worker import Worker
 from marketdata.source.rpc_file import Chain
@@ -43,8 +45,15 @@ class Ingestor:
     """Reads and delivers from ``start`` until ``stop``. ``stop`` is idempotent."""
 
     def __init__(
-        self, chains: Sequence[Chain], connect: Connect, outbox: Outbox, api: ApiClient, ticks_table: str
+        self,
+        chains: Sequence[Chain],
+        connect: Connect,
+        outbox: Outbox,
+        api: ApiClient,
+        ticks_table: str,
+        compare: Compare | None = None,
     ) -> None:
+        """``compare`` compares a chain with what is stored, from time to time."""
         self._outbox = outbox
         self._api = api
         self._lease = Lease(api, outbox, ticks_table)
@@ -62,6 +71,11 @@ class Ingestor:
             )
             for chain in chains
         ]
+        self.verifications = {
+            chain.name: RegularVerification(chain, compare, partial(self._fail_chain, chain.name))
+            for chain in chains
+            if compare is not None and chain.verify_s
+        }
         self._failed: set[str] = set()
         self._stopped = False
 
@@ -72,6 +86,8 @@ class Ingestor:
         self._deliverer.start()
         for reader in self.readers:
             reader.start()
+        for verification in self.verifications.values():
+            verification.start()
 
     def metrics(self) -> Metrics:
         """The current metrics. May be called in any thread."""
@@ -84,11 +100,17 @@ class Ingestor:
             dead_letters=dead,
             pruned_total=self.delivery.pruned,
             chains={
-                name: reader.metrics(*read.get(name, (0, None)), has_failed=name in self._failed)
+                name: reader.metrics(
+                    *read.get(name, (0, None)), differences=self._differences(name), has_failed=name in self._failed
+                )
                 for reader in self.readers
                 for name in [reader.chain.name]
             },
         )
+
+    def _differences(self, chain: str) -> float:
+        verification = self.verifications.get(chain)
+        return nan if verification is None else verification.differences
 
     def stop(self) -> None:
         """Stop reading, deliver the remaining items if the API takes them within some seconds, and release the
@@ -98,11 +120,12 @@ class Ingestor:
         self._stopped = True
         deadline = monotonic() + _DRAIN_S
         self._api.deadline = deadline + _RELEASE_S
-        for reader in self.readers:
-            reader.interrupt()
+        working: list[ChainReader | RegularVerification] = [*self.readers, *self.verifications.values()]
+        for each in working:
+            each.interrupt()
         until = monotonic() + _READER_S
-        for reader in self.readers:
-            reader.stop(max(0.0, until - monotonic()))
+        for each in working:
+            each.stop(max(0.0, until - monotonic()))
         if self._deliverer.stop(max(0.1, deadline - monotonic())):
             if not isinstance(self.error, AlreadyRunning):
                 with suppress(MarketError):
@@ -145,10 +168,11 @@ def run(
     api: ApiClient,
     ticks_table: str,
     metrics_port: int | None,
+    compare: Compare | None = None,
 ) -> None:
     """Ingest until SIGTERM, SIGINT or SIGHUP. Call :func:`block_signals` first. Raises the error of a worker that
     failed."""
-    ingestor = Ingestor(chains, connect, outbox, api, ticks_table)
+    ingestor = Ingestor(chains, connect, outbox, api, ticks_table, compare)
     with ExitStack() as stack:
         stack.callback(ingestor.stop)
         if metrics_port is not None:

@@ -13,6 +13,7 @@ from marketdata.errors import StateError
 _MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX = "marketdata_ingestor_"
 _SOURCE = "marketdata_source_"
+_VERIFY = "marketdata_verify_"
 
 
 def _metric(text: str, label: str = "", prefix: str = _PREFIX) -> Any:
@@ -42,6 +43,9 @@ class ChainMetrics:
     )
     unproved_blocks: int = _metric(
         "Blocks that were read since the start without a proof that the provider left out no event.", prefix=_SOURCE
+    )
+    differences: float = _metric(
+        "Stored ticks that differed from the chain at the last comparison; NaN before the first one.", prefix=_VERIFY
     )
 
 

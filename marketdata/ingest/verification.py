@@ -142,13 +142,21 @@ def mend(writer: ApiWriter, chain: Range, found: Differences) -> None:
     writer.ticks(items)
 
 
-def cover(writer: ApiWriter, chain: Range) -> None:
-    """Report the times of the compared blocks as indexed."""
-    symbols: dict[tuple[int, int], list[str]] = {}
-    for symbol, times in chain.times.items():
-        symbols.setdefault(times, []).append(symbol)
-    for (start, end), names in symbols.items():
-        writer.cover(names, start, end + 1)
+def cover(api: ApiClient, writer: ApiWriter, chain: Range) -> None:
+    """Report those times of the compared blocks as indexed that are not. What is indexed stays as it is, because the
+    chain's coverage may continue it."""
+    for symbol, (at, last) in chain.times.items():
+        response = api.request("GET", f"/v1/coverage?symbol={symbol}")
+        if response.status not in (200, _UNKNOWN):
+            raise ApiUnavailable(f"{api.url} named no coverage: {response.detail}", response.retry_after)
+        ranges = response.body["ranges"] if response.status == 200 else []
+        for each in (each for each in ranges if each["state"] != "failed"):
+            start, end = each["from"] // 1000, each["to"] // 1000
+            if at < start and at <= last:
+                writer.cover([symbol], at, min(start, last + 1))
+            at = max(at, end)
+        if at <= last:
+            writer.cover([symbol], at, last + 1)
 
 
 def lines(found: Differences) -> Iterator[str]:

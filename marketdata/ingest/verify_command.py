@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from marketdata import secretfile
@@ -25,8 +27,11 @@ from marketdata.source.pools.pool import Pool
 from marketdata.source.provider import Provider, newest_and_final
 from marketdata.source.rpc_file import Chain
 
+_MIN_RATE = 0.1
 RETRY_S = 60.0
 """How long a repair waits for the API."""
+
+_log = logging.getLogger("marketdata.ingestor")
 
 
 def run(
@@ -36,10 +41,10 @@ def run(
     settings: Settings,
     options: argparse.Namespace,
     say: Callable[[str], None],
+    stopping: threading.Event,
 ) -> int:
     """Compare one chain, mend it with ``writing``, and say what differs. ``path`` is the outbox. Returns the number of
-    differences that are left."""
-    stopping = threading.Event()
+    differences that are left. Setting ``stopping`` ends the waits."""
     reading = ApiClient(settings.api_upstream, lambda: _read_token(settings), TIMEOUT)
     with closing(connected(chain, stopping)) as provider, closing(reading), closing(Outbox(path)) as outbox:
         pools = _pools(chain, provider, outbox)
@@ -57,10 +62,19 @@ def run(
         verification.mend(writer, on_chain, found)
         left = verification.compare(reading, on_chain, bounds) if found.count else found
         if not left.count:
-            verification.cover(writer, on_chain)
+            verification.cover(reading, writer, on_chain)
         elif options.format == "text":
             say(f"{chain.name}: {left.count} differences are left")
         return left.count
+
+
+def compare_newest(chain: Chain, path: Path, settings: Settings, stopping: threading.Event) -> int:
+    """Compare the newest final blocks at a tenth of the chain's rate. Returns the number of differences."""
+    endpoints = tuple(
+        replace(each, requests_per_s=max(_MIN_RATE, each.requests_per_s / 10)) for each in chain.endpoints
+    )
+    options = argparse.Namespace(from_block=None, to_block=None, format="text")
+    return run(replace(chain, endpoints=endpoints), path, None, settings, options, _log.debug, stopping)
 
 
 def _read_token(settings: Settings) -> str:

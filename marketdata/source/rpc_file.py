@@ -115,6 +115,8 @@ class Chain:
     confirmations: int | None
     """A block is final when this many blocks follow it. None: the provider says which block is final."""
     poll_s: float = 1.0
+    verify_s: float = 3600.0
+    """Seconds between two comparisons of stored ticks with the chain; 0: none."""
     ws_url: str | None = field(default=None, repr=False)
     pools: tuple[ListedPool, ...] = ()
     factories: tuple[Factory, ...] = ()
@@ -259,6 +261,7 @@ def _chain(found: dict[str, Any]) -> Chain:
         endpoints=tuple(Endpoint(**{**shared, **each}) for each in urls),
         confirmations=None if confirmations == FINALIZED else confirmations,
         poll_s=float(found.get("poll_s", 1)),
+        verify_s=float(found.get("verify_s", 3600)),
         ws_url=found.get("ws_url"),
         pools=tuple(_pool(found["chain"], pool) for pool in found.get("pools", [])),
         factories=tuple(map(_factory, found.get("factories", []))),
