@@ -73,7 +73,7 @@ def klines(request: Request) -> Reply:
     is given, otherwise the newest ones. A bucket without a tick has no candle."""
     symbols = _symbols(request, request.services.served.version())
     assert symbols is not None
-    whole = {"sort": "asc", "fill": "none", "current": "include", "format": "binance"}
+    whole = {"sort": "asc", "fill": "none", "current": "include", "format": "binance", "open": "first"}
     return chart.chart(replace(request, query={**request.query, "symbol": symbols[0], **whole}))
 
 

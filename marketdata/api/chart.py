@@ -78,6 +78,7 @@ def _store_arguments(query: Mapping[str, Any], time_zones: TimeZones) -> dict[st
         "zone": time_zones.find(query["timeZone"]),
         "current": query["current"],
         "format": query["format"],
+        "open": query["open"],
     }
 
 

@@ -20,6 +20,8 @@ from marketdata.store.version import Version
 
 Format = Literal["object", "columns", "binance", "ccxt", "csv", "udf"]
 
+Open = Literal["first", "previous"]
+
 _T = "{ms}(c.t)"
 _T_END = "({ms}(c.t_end) - 1)"
 _VWAP = """coalesce('"' || c.vwap || '"', 'null')"""
@@ -94,6 +96,27 @@ _ENVELOPES: dict[Format, tuple[str, str]] = {
     "csv": ("t,T,o,h,l,c,v,q,n,vwap,bv,closed,finalized\n", ""),
     "udf": ('{{"s":"ok",', "}}"),
 }
+
+_CANDLES: LiteralString = """{candles}(s.symbol, %(interval)s, {instant}(%(start)s::bigint),
+    {instant}(%(end)s::bigint), %(limit)s::integer + 1, %(fill)s, %(zone)s, %(current)s) WITH ORDINALITY
+    AS c (symbol, bucket, t, t_end, open, high, low, close, volume, quote, n, vwap, closed, finalized,
+          json_prefix, buy_volume, buy_quote, ord)"""
+# The close before each candle is that of the row before it. For the first row in time, it is looked up: as the last
+# tick of its minute before it, or the last candle of a minute before that. Where ticks were pruned, the candles of
+# minutes remain.
+_CONNECTED: LiteralString = f"""(
+    SELECT c.t, c.t_end, coalesce(p.before, c.open) AS open, greatest(c.high, p.before) AS high,
+           least(c.low, p.before) AS low, c.close, c.volume, c.quote, c.n, c.vwap, c.closed, c.finalized,
+           NULL::text AS json_prefix, c.buy_volume, c.buy_quote, c.ord
+    FROM (SELECT c.*, lag(c.close) OVER (ORDER BY c.t) AS before FROM {_CANDLES}) c CROSS JOIN LATERAL (SELECT coalesce(
+        c.before,
+        (SELECT trim_scale(price) FROM {{ticks}}
+         WHERE symbol = s.symbol AND ts >= date_trunc('minute', c.t) AND ts < c.t
+         ORDER BY ts DESC, seq DESC, id DESC LIMIT 1),
+        (SELECT close FROM {{rollups_1m}}
+         WHERE symbol = s.symbol AND res = 60 AND bucket < date_trunc('minute', c.t)
+         ORDER BY bucket DESC LIMIT 1)) AS before) p
+    ORDER BY c.ord) AS c"""
 
 _FINAL_UNTIL: LiteralString = "greatest(s.final_until, h.final_until)"
 _CHAIN: LiteralString = "LEFT JOIN {chains} h ON h.chain = {chain_of}(s.symbol)"
@@ -215,8 +238,12 @@ def read(
     zone: Zone = UTC_ZONE,
     current: Literal["include", "exclude"] = "include",
     format: Format = "object",
+    open: Open = "first",
 ) -> Chart:
     """Read candles whose opening time is in [start, end] (microseconds).
+
+    With ``open`` as "previous", a candle opens at the close of the candle before it, and its high and low include that
+    price. The first candle of all has none before it, and stays as it is.
 
     With ``start`` these are the first ``limit`` candles, without it the newest. ``sort`` is their order in the text.
     One statement reads both the state and the rows, and checks that the shard is on this node. Raises NotFound
@@ -229,7 +256,8 @@ def read(
         "fill": fill, "zone": buckets.name, "current": current,
     }  # fmt: skip
     with translated():
-        answer = prepared.rows(conn, version.query(_statement(version, parameters, buckets, format, sort)), parameters)
+        statement = _statement(version, parameters, buckets, format, sort, open)
+        answer = prepared.rows(conn, version.query(statement), parameters)
     if not answer:
         raise unknown_symbol(symbol)
     *counter, found, rows, line, is_placed = answer[0]
@@ -252,18 +280,22 @@ def _counter(row: Sequence[Any]) -> Counter:
     )
 
 
-def _statement(version: Version, parameters: Mapping[str, Any], zone: Zone, format: Format, sort: str) -> LiteralString:
+def _statement(
+    version: Version, parameters: Mapping[str, Any], zone: Zone, format: Format, sort: str, open: Open
+) -> LiteralString:
     """The statement for these parameters. Its row has a :class:`Counter`, the number of candles, their text, the
     line of pruned ticks, if it hides older ones, and whether the shard is on this node."""
     interval, is_forward, is_descending = parameters["interval"], parameters["start"] is not None, sort == "desc"
     is_plain = format == "object" and parameters["fill"] == "none" and parameters["current"] == "include"
-    if is_plain and version.has_own_candles and _is_stored(interval, zone):
+    is_connected = open == "previous"
+    if is_plain and not is_connected and version.has_own_candles and _is_stored(interval, zone):
         return _stored_statement(interval, is_forward=is_forward, is_descending=is_descending)
-    return _function_statement(format, is_reversed=is_forward == is_descending, has_line=interval == "1s")
+    rows = _CONNECTED if is_connected else _CANDLES
+    return _function_statement(rows, format, is_reversed=is_forward == is_descending, has_line=interval == "1s")
 
 
 @lru_cache
-def _function_statement(format: Format, *, is_reversed: bool, has_line: bool) -> LiteralString:
+def _function_statement(rows: LiteralString, format: Format, *, is_reversed: bool, has_line: bool) -> LiteralString:
     """The statement that calls the candles function. It requests one row more than the limit. This row shows whether
     further candles exist. The function returns its rows in order."""
     body = _BODIES[format].replace("ORDERED", "ORDER BY c.ord DESC" if is_reversed else "")
@@ -271,11 +303,7 @@ def _function_statement(format: Format, *, is_reversed: bool, has_line: bool) ->
     return f"""
         SELECT {_COUNTER}, k.found, k.body, {cut("false") if has_line else "NULL"}, {{is_placed}}
         FROM {{symbols}} s {_CHAIN} CROSS JOIN LATERAL (
-            SELECT count(*) AS found, {body} AS body
-            FROM {{candles}}(s.symbol, %(interval)s, {{instant}}(%(start)s::bigint), {{instant}}(%(end)s::bigint),
-                             %(limit)s::integer + 1, %(fill)s, %(zone)s, %(current)s) WITH ORDINALITY
-                 AS c (symbol, bucket, t, t_end, open, high, low, close, volume, quote, n, vwap, closed, finalized,
-                       json_prefix, buy_volume, buy_quote, ord)
+            SELECT count(*) AS found, {body} AS body FROM {rows}
         ) k WHERE {IS_SYMBOL}"""
 
 

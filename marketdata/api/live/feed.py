@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from marketdata.http.reply import encode
 from marketdata.interval import UTC_ZONE, Zone, bucket_open
+from marketdata.store.candles import Open
 from marketdata.store.notifications import Change
 
 TICKS = "ticks"
@@ -27,20 +28,24 @@ again."""
 
 
 class Key(NamedTuple):
-    """Identifies a feed. ``zone`` is UTC for feeds without candles."""
+    """Identifies a feed. ``zone`` and ``open`` have the default values for feeds without candles. ``open`` is that of
+    :func:`marketdata.store.candles.read`."""
 
     symbol: str
     interval: str
     zone: Zone
+    open: Open = "first"
 
     @property
     def members(self) -> dict[str, str]:
-        """The members of a message that name the feed. The time zone is left out if it is ``+00:00``."""
+        """The members of a message that name the feed. The time zone ``+00:00`` and the open ``first`` are left out."""
         named = {"interval": self.interval}
         if self.symbol != ALL_SYMBOLS:
             named = {"symbol": self.symbol, **named}
         if self.zone != UTC_ZONE:
             named["timeZone"] = self.zone.name
+        if self.open != "first":
+            named["open"] = self.open
         return named
 
 

@@ -73,20 +73,23 @@ def learn(feed: Feed, reading: Reading) -> None:
 
 
 def _changed_candles(connection: Connection, version: Version, feed: Feed, span: Span, reading: Reading) -> None:
-    _, interval, zone = feed.key
+    symbol, interval, zone, open = feed.key
     opened, buckets = span.first, [span.first]
     while len(buckets) <= PAGE_ROWS and (opened := bucket_end(opened, interval, zone)) <= span.last:
         buckets.append(opened)
     is_wide = len(buckets) > PAGE_ROWS
     chart = candles.read(
-        connection, version, feed.key.symbol, interval,
-        start=None if is_wide else span.first, end=span.last, limit=PAGE_ROWS, zone=zone,
+        connection, version, symbol, interval,
+        start=None if is_wide else span.first, end=span.last, limit=PAGE_ROWS, zone=zone, open=open,
     )  # fmt: skip
     rows = {t: row for t, row in map(_with_time, chart.rows) if t >= span.first}
     if is_wide:
         reading.is_partial |= span.is_removal or len(rows) == PAGE_ROWS
     elif span.is_removal:
         rows |= {t: b'{"t":%d,"n":0}' % (t // 1000) for t in buckets if t not in rows}
+    if open == "previous":  # the next candle opens at a close that may have changed
+        after = candles.read(connection, version, symbol, interval, start=span.last + 1, limit=1, zone=zone, open=open)
+        rows |= dict(map(_with_time, after.rows))
     reading.frames |= {t: _candle(feed, row) for t, row in sorted(rows.items())}
 
 
@@ -133,7 +136,7 @@ class Page:
 def read_page(connection: Connection, version: Version, feed: Feed, start: int, cursor: int | str | None) -> Page:
     """Reads one page of the candles or ticks from ``start`` (microseconds) on. If ``cursor`` is None, this is the first
     page. For each further page, ``cursor`` is the ``following`` of the previous page."""
-    symbol, interval, zone = feed.key
+    symbol, interval, zone, open = feed.key
     if feed.is_of_ticks:
         given = cursor if isinstance(cursor, str) else None
         found = ticks.read(connection, version, symbol, start=start, limit=PAGE_ROWS, cursor=given, format="ndjson")
@@ -143,7 +146,7 @@ def read_page(connection: Connection, version: Version, feed: Feed, start: int, 
             frames[tick["id"]], times[tick["id"]] = text_frame(_tick(line)), microseconds(tick["ts"])
         return Page(frames, found.next_cursor, times)
     first = cursor if isinstance(cursor, int) else start
-    chart = candles.read(connection, version, symbol, interval, start=first, limit=PAGE_ROWS, zone=zone)
+    chart = candles.read(connection, version, symbol, interval, start=first, limit=PAGE_ROWS, zone=zone, open=open)
     rows = dict(map(_with_time, chart.rows))
     return Page({t: _candle(feed, row) for t, row in rows.items()}, max(rows) + 1 if chart.more else None)
 

@@ -122,7 +122,7 @@ class Subscriptions:
         if name not in found:
             raise unknown_symbol(name)
         zone = self._time_zones.find(request["timeZone"]) if "timeZone" in request else UTC_ZONE
-        key = Key(found[name].symbol, request["interval"], zone)
+        key = Key(found[name].symbol, request["interval"], zone, request.get("open", "first"))
         # The feed notes changes from now on. The pages of `since` are read later, so no change is missed.
         subscription = Subscription(self._reader.use(key), name)
         if "since" in request:
@@ -198,10 +198,10 @@ def _check_members(request: Mapping[str, Any]) -> None:
     """Raise InvalidValue if a member is missing, or has no meaning for the interval."""
     interval, needed, meaningless = request["interval"], ["symbol"], ["symbols"]
     if interval == TICKS:
-        meaningless = ["symbols", "timeZone"]
+        meaningless = ["symbols", "timeZone", "open"]
     elif interval == SUMMARY:
         needed = ["symbols"] if request["op"] == "subscribe" else []
-        meaningless = ["symbol", "timeZone", "since"]
+        meaningless = ["symbol", "timeZone", "open", "since"]
     for name in needed:
         if name not in request:
             raise InvalidValue(f"the message is missing {name}")
@@ -213,14 +213,14 @@ def _check_members(request: Mapping[str, Any]) -> None:
 def _found(subscriber: Subscriber, request: Mapping[str, Any]) -> Subscription | None:
     """The subscription that a request names by symbol or alias, or None."""
     name = request.get("symbol", ALL_SYMBOLS)
-    sought = request["interval"], zone_key(request.get("timeZone", UTC_ZONE.name))
+    sought = request["interval"], zone_key(request.get("timeZone", UTC_ZONE.name)), request.get("open", "first")
     for key, subscription in subscriber.subscriptions.items():
-        if name in (key.symbol, subscription.name) and (key.interval, zone_key(key.zone.name)) == sought:
+        if name in (key.symbol, subscription.name) and (key.interval, zone_key(key.zone.name), key.open) == sought:
             return subscription
     return None
 
 
 def _error(error: MarketError, request: Mapping[str, Any]) -> bytes:
-    """The error message for a failed request. It repeats the request's symbol, interval and time zone."""
-    named = {name: request[name] for name in ("symbol", "interval", "timeZone") if name in request}
+    """The error message for a failed request. It repeats the request's symbol, interval, time zone and open."""
+    named = {name: request[name] for name in ("symbol", "interval", "timeZone", "open") if name in request}
     return encode({"type": "error", **named, "code": error.code, "detail": error.detail})

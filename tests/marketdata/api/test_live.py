@@ -120,6 +120,36 @@ def test_late_ticks_retractions_and_finality_are_pushed(api: Api, client: LiveCl
     assert received == chart(api, symbol)[1:3]
 
 
+def test_a_close_that_changes_is_pushed_as_the_next_open_too(api: Api, client: LiveClient, tick: Make) -> None:
+    symbol = "LIVE:OPEN"
+    api.ingest(
+        tick(symbol=symbol, id="1", ts=T, price="5"),
+        tick(symbol=symbol, id="2", ts=T + 10 * MINUTE, price="6", block=block(1)),
+        tick(symbol=symbol, id="3", ts=T + 20 * MINUTE, price="8"),
+    )
+    subscribed = {"type": "subscribed", "symbol": symbol, "interval": "1m", "open": "previous"}
+    assert client.subscribe(symbol, "1m", open="previous", since=T) == subscribed
+    assert [client.receive()["candle"]["o"] for _ in range(3)] == ["5", "5", "6"]
+    settle(api, client, tick)
+    for item, opens in (
+        (tick(symbol=symbol, id="4", ts=T + 1000, price="4"), {0: "5", 10: "4"}),
+        (retract(symbol, 1), {10: None, 20: "4"}),
+    ):
+        api.ingest(item)
+        found: dict[int, str | None] = {}
+        while any(found.get(at, "") != price for at, price in opens.items()):
+            message = client.receive()
+            assert message["open"] == "previous"
+            check_shape("LiveMessage", message)
+            found[(message["candle"]["t"] - T) // MINUTE] = message["candle"].get("o")
+    client.send(op="unsubscribe", symbol=symbol, interval="1m")
+    assert client.receive()["code"] == "not_subscribed", "the subscription with another open"
+    client.send(op="unsubscribe", symbol=symbol, interval="1m", open="previous")
+    assert client.receive()["type"] == "unsubscribed"
+    client.send(op="subscribe", symbol=symbol, interval="ticks", open="previous")
+    assert client.receive()["detail"].endswith("has no meaning for the interval ticks")
+
+
 @pytest.mark.parametrize(("interval", "count"), [("1s", 40), ("1m", 2), ("1h", 40)])
 def test_a_retraction_sends_only_the_candles_that_changed(
     api: Api, client: LiveClient, tick: Make, interval: str, count: int

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+from itertools import pairwise
 from typing import Any
 
 import psycopg
@@ -57,6 +58,35 @@ def test_all_formats_of_a_chart_have_the_same_candles(api: Api, minutes: str) ->
     text = api("GET", path + "&format=csv", status=200).text
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [row["q"] for row in rows] == [c["q"] for c in candles]
+
+
+def test_candles_open_at_the_close_before_in_every_format(api: Api, tick: Make) -> None:
+    """The close before counts also where it is before the requested range, or is a long time ago."""
+    prices = ("10", "12", "12", "9", "9.5")
+    api.ingest(
+        *(
+            tick(symbol="READ:CONNECTED", id=f"{at}", ts=START + at * 7 * 60_000, price=price)
+            for at, price in enumerate(prices)
+        )
+    )
+    path = "/v1/chart?symbol=READ:CONNECTED&interval=1m&open=previous"
+    wanted = [("10", "10", "10", "10"), ("10", "12", "10", "12"), ("12", "12", "12", "12"), ("12", "12", "9", "9"),
+              ("9", "9.5", "9", "9.5")]  # fmt: skip
+    found = [tuple(each[name] for name in "ohlc") for each in api.get(path)["candles"]]
+    assert found == wanted
+    for more in (f"&startTime={START + 7 * 180_000}", "&limit=2", "&limit=2&sort=desc"):
+        some = [tuple(each[name] for name in "ohlc") for each in api.get(path + more)["candles"]]
+        assert sorted(some) == sorted(wanted[3:]), more
+    columns = api.get(path + "&format=columns")["candles"]
+    assert list(zip(*(columns[name] for name in "ohlc"), strict=True)) == wanted
+    assert [tuple(row[1:5]) for row in api.get(path + "&format=binance")] == wanted
+    assert [tuple(row[1:5]) for row in api.get(path + "&format=ccxt")] == [tuple(map(float, row)) for row in wanted]
+    rows = csv.DictReader(io.StringIO(api("GET", path + "&format=csv", status=200).text))
+    assert [tuple(row[name] for name in "ohlc") for row in rows] == wanted
+    filled = api.get(path + "&fill=previous")["candles"]
+    assert all(after["o"] == before["c"] for before, after in pairwise(filled))
+    raw = api.get("/api/v3/klines?symbol=READ:CONNECTED&interval=1m")
+    assert [row[1] for row in raw] == list(prices), "the clients of exchanges get the first price"
 
 
 def test_a_chart_follows_the_time_zone_and_fills_gaps(api: Api, minutes: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
@@ -103,6 +103,7 @@ class Asked:
     fill: str = "none"
     zone: Zone = UTC_ZONE
     current: str = "include"
+    open: str = "first"
 
 
 def final_until(sent: Iterable[Tick], block: int | None = None, ts: int | None = None) -> int | None:
@@ -137,8 +138,22 @@ def klines(made: list[Candle], asked: Asked, now_ms: int) -> str:
 
 def _answered(made: list[Candle], asked: Asked, now_ms: int) -> tuple[list[Candle], bool]:
     chosen = (_filled if asked.fill == "previous" else _held)(made, asked, now_ms * 1000)
+    if asked.open == "previous":
+        chosen = [_connected(made, candle) for candle in chosen]
     shown = sorted(chosen[: asked.limit], key=lambda candle: candle.opened, reverse=asked.sort == "desc")
     return shown, len(chosen) > asked.limit
+
+
+def _connected(made: list[Candle], candle: Candle) -> Candle:
+    """The candle as if the close of the candle before were its first price."""
+    before = [each for each in made if each.opened < candle.opened][-1:]
+    closes = [each.close for each in before]
+    return replace(
+        candle,
+        open=(closes or [candle.open])[0],
+        high=max(candle.high, *closes, candle.high),
+        low=min(candle.low, *closes, candle.low),
+    )
 
 
 def _chosen(opened: int, end: int, asked: Asked, now: int) -> bool:

@@ -47,6 +47,7 @@ def questions(draw: st.DrawFn, interval: str) -> Asked:
         fill=draw(st.sampled_from(["none", "none", "previous"])),
         zone=draw(st.sampled_from(ZONES)),
         current=draw(st.sampled_from(["include", "exclude"])),
+        open=draw(st.sampled_from(["first", "previous"])),
     )
 
 
@@ -99,6 +100,7 @@ def test_candles_around_the_present_are_exact(conn: Connection, version: Version
             fill=data.draw(st.sampled_from(["none", "previous"])),
             zone=data.draw(st.sampled_from(ZONES)),
             current=data.draw(st.sampled_from(["include", "exclude"])),
+            open=data.draw(st.sampled_from(["first", "previous"])),
         )
         check(conn, version, symbol, brute_force.candles(held, asked.interval, asked.zone), asked, final)
 
