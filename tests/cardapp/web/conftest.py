@@ -141,7 +141,7 @@ PROGRAM = {
 @pytest.fixture
 def program() -> StandIn:
     run = {"state": "stopped", "stop_id": "s-1", "outputs": ["$1 = 1"]}
-    return StandIn(move="stopped", read=PROGRAM, run=run)
+    return StandIn(move="stopped", read=PROGRAM, run=run, constants={})
 
 
 @pytest.fixture
@@ -164,7 +164,6 @@ def no_session(sessions: StandIn) -> SessionUnavailable:
     nothing = dict.fromkeys(("name", "binding", "card", "mismatch", "changes"))
     sessions.answers["brief"] = {"available": False, "reason": error.detail, **nothing}
     sessions.answers["known"] = {"name": None, "card": None, "mismatch": None}
-    sessions.answers["constants"] = {}
     return error
 
 
