@@ -11,7 +11,7 @@ import operator
 import re
 import struct
 from collections.abc import Callable, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 Language = Literal["c", "c++", "rust"]
 
@@ -317,8 +317,7 @@ class _Parser:
         if self._language == "rust":
             return min(left, right, key=lambda each: each.bits)
         a, b = self._promoted(left), self._promoted(right)
-        wider = max(a, b, key=lambda each: (each.bits, not each.signed))
-        return wider
+        return max(a, b, key=lambda each: (each.bits, not each.signed))
 
     def _typed(self, value: int, kind: Number, *, wraps: bool = False) -> Number:
         """The result in its type. An unsigned type of C wraps around."""
@@ -332,20 +331,20 @@ def _converted(value: int | float, kind: Number) -> int:
     return found - (1 << kind.bits) if kind.signed and found >> (kind.bits - 1) else found
 
 
+_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+_OF_INTEGERS = _OPERATIONS | {
+    "<<": operator.lshift, ">>": operator.rshift, "&": operator.and_, "^": operator.xor, "|": operator.or_,
+}  # fmt: skip
+_OF_FLOATS = _OPERATIONS | {"/": operator.truediv}
+
+
 def _of_floats(sign: str, left: float, right: float) -> float:
+    if sign not in _OF_FLOATS:
+        raise NoValue("this is no value")
     try:
-        match sign:
-            case "+":
-                return left + right
-            case "-":
-                return left - right
-            case "*":
-                return left * right
-            case "/":
-                return left / right
+        return float(_OF_FLOATS[sign](left, right))
     except (ZeroDivisionError, OverflowError) as error:
         raise NoValue("this is a division by zero") from error
-    raise NoValue("this is no value")
 
 
 def _of_integers(sign: str, left: int, right: int) -> int:
@@ -354,20 +353,4 @@ def _of_integers(sign: str, left: int, right: int) -> int:
             raise NoValue("this is a division by zero")
         quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
         return quotient if sign == "/" else left - quotient * right
-    match sign:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
-        case "<<":
-            return left << right
-        case ">>":
-            return left >> right
-        case "&":
-            return left & right
-        case "^":
-            return left ^ right
-        case _:
-            return left | right
+    return int(_OF_INTEGERS[sign](left, right))

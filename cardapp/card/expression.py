@@ -65,8 +65,7 @@ the elements of a container."""
 def fault(expression: str, macros: Collection[str] = ()) -> str | None:
     """Why the expression may not be evaluated, as a predicate: "assigns (=)…". None if it may be. ``macros`` are the
     names of function-like macros."""
-    before = ""
-    for kind, token in _tokens(expression):
+    for before, token in _with_token_before(expression):
         if token in _ASSIGNMENTS:
             return f"assigns ({token}): an expression must not change the program"
         if token in _STEPS:
@@ -75,25 +74,29 @@ def fault(expression: str, macros: Collection[str] = ()) -> str | None:
             return f"calls {_SHELL}: an expression must not run a command"
         if token == "(" and _may_be_called(before) and before not in macros:
             return f"calls {before if before != ']' else 'a function'}: an expression must not run code of the program"
-        before = token if kind in ("name", "operator") else ""
     return None
 
 
 def called(expression: str) -> list[str]:
     """The names before a parenthesis that are functions or function-like macros."""
-    names, before = [], ""
-    for kind, token in _tokens(expression):
-        if token == "(" and _may_be_called(before) and before != "]":
-            names.append(before)
-        before = token if kind in ("name", "operator") else ""
-    return names
+    pairs = _with_token_before(expression)
+    return [before for before, token in pairs if token == "(" and before != "]" and _may_be_called(before)]
+
+
+def tokens(expression: str) -> Iterator[tuple[str, str]]:
+    """``(kind, token)`` of each token; the kinds are text, name, number and operator."""
+    for match in _TOKEN.finditer(expression):
+        if match.lastgroup is not None:
+            yield match.lastgroup, match.group()
 
 
 def _may_be_called(before: str) -> bool:
     return before == "]" or ((before[:1].isalpha() or before[:1] in ("_", "$")) and before not in _NOT_CALLED)
 
 
-def _tokens(expression: str) -> Iterator[tuple[str, str]]:
-    for match in _TOKEN.finditer(expression):
-        if match.lastgroup is not None:
-            yield match.lastgroup, match.group()
+def _with_token_before(expression: str) -> Iterator[tuple[str, str]]:
+    """Each token behind the name or operator before it, which is "" if a number, a text or nothing stands there."""
+    before = ""
+    for kind, token in tokens(expression):
+        yield before, token
+        before = token if kind in ("name", "operator") else ""

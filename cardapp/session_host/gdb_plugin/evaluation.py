@@ -12,18 +12,13 @@ from itertools import islice
 
 import gdb
 
-from cardapp.card.expression import called, fault
+from cardapp.card.expression import called, fault, tokens
 from cardapp.session_host.gdb_plugin import rendering, rust_values
 from cardapp.session_host.gdb_plugin.content import Content
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _COUNTS = re.compile(r"\bsize\s*\(")
 _NAMES_ELEMENT = re.compile(rf"\[|\*|->|{_COUNTS.pattern}")
-_TOKEN = re.compile(
-    r"""\s+ | "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])+' | [A-Za-z_$][A-Za-z0-9_$]* | \.?[0-9][0-9A-Za-z_.]*
-      | <<=|>>=|<=>|->\*|\.\.=|->|<<|>>|<=|>=|==|!=|&&|\|\||:: | .""",
-    re.VERBOSE | re.DOTALL,
-)
 _PREFIXES = ("*", "&", "-", "+", "!", "~")
 _ELEMENT = "$_cardapp_element"
 
@@ -78,7 +73,7 @@ class _Rewriting:
     """Replaces the elements in one expression. The methods read its tokens in order and return text for gdb."""
 
     def __init__(self, expression: str) -> None:
-        self._tokens: list[str] = [each for each in _TOKEN.findall(expression) if not each.isspace()]
+        self._tokens = [token for _, token in tokens(expression)]
         self._at = 0
         self._elements: list[str] = []
 

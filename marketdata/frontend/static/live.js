@@ -91,7 +91,7 @@ export function follow(subscriptions, isAnew = false) {
   wanted = subscriptions;
 }
 
-// Sets the symbols whose summaries `who` needs.
+// Follow the summaries of these symbols for one part of the page, named by `who`, in place of those it followed before.
 export function followSummaries(who, symbols) {
   const before = allSummarised();
   summarised.set(who, symbols);
