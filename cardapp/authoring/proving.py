@@ -147,13 +147,19 @@ def codeless_line(stop: Stop, reading: Reading) -> str | None:
 
 def hidden_values(key: str, pointer: str, snapshot: Snapshot, found: Sequence[Check]) -> Iterator[Fault]:
     """The values that were compared only partly, among ``found``, all comparisons of the snapshot at ``pointer``."""
+    expected = {each.expression: each for each in snapshot.expect}
     for check in value_checks(snapshot, found):
         if check.partly:
             place = f"{pointer}/expect/{pointer_token(check.name)}"
-            seen = proof.recordable(check.actual or "")
-            detail = f'a * of {check.name} hides a part of {shortened(seen)}: write "?" for the value, and record it'
-            if check.expected == seen:
-                detail = f"{check.name} is too long to be compared as a whole"
+            seen, reason = (
+                proof.recordable(check.actual or ""),
+                proof.uncompared(expected[check.name], check.actual or ""),
+            )
+            detail = f"{check.name} {reason}"
+            if reason == proof.HIDDEN:
+                detail = (
+                    f'a * of {check.name} hides a part of {shortened(seen)}: write "?" for the value, and record it'
+                )
             yield Fault(key, place, None, HIDDEN_TEXT, detail, check.name, check.expected, seen)
 
 

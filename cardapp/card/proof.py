@@ -36,6 +36,9 @@ _UNREAD = re.compile(r"<(?:cannot be read|error|optimized out|synthetic pointer|
 _SOME_ADDRESS = re.compile(r"(?<!nan\()(?<!unknown: )\b0x[0-9a-f]{4,}")
 
 
+HIDDEN = "has a part that the card hides behind a *"
+
+
 @dataclass(frozen=True)
 class Check:
     """The result of one comparison. ``name`` is ``file``, ``line``, ``function`` or an expression.
@@ -72,13 +75,25 @@ def same_value(expected: Expectation, actual: str) -> bool:
 
 
 def partly(expected: Expectation, actual: str) -> bool:
-    """Whether a part of ``actual`` is not compared: what an expected ``*`` hides behind a pointer (a text, a function's
-    name, the value that an owner shows), what an array of characters has behind the NUL of its text, what was cut off
-    because it is too long, or what could not be read."""
+    """Whether a part of ``actual``, which matches, is not compared."""
+    return uncompared(expected, actual) is not None
+
+
+def uncompared(expected: Expectation, actual: str) -> str | None:
+    """Why a part of ``actual``, which matches, is not compared, as a predicate; None if all of it is.
+
+    An expected ``*`` hides what is behind a pointer: a text, a function's name, the value that an owner shows.
+    """
     wanted, found = _plain(expected.value), _plain(actual)
-    hidden = _pointers(wanted, found) or ()
-    is_cut = "…" in _QUOTED.sub("", actual) or _has_rest(wanted, found)
-    return is_cut or unread(actual) is not None or any(_POINTER.fullmatch(each) is None for each in hidden)
+    if any(_POINTER.fullmatch(each) is None for each in _pointers(wanted, found) or ()):
+        return HIDDEN
+    if (lost := unread(actual)) is not None:
+        return f"has a part that gdb cannot read: {lost}"
+    if "…" in _QUOTED.sub("", actual):
+        return "is too long to be compared as a whole"
+    if _has_rest(wanted, found):
+        return "has further bytes behind the end of its text, which are not compared"
+    return None
 
 
 def unread(actual: str) -> str | None:

@@ -197,6 +197,16 @@ def test_what_a_mask_hides_and_what_is_cut_off_is_not_compared() -> None:
         assert proof.partly(Expectation("n", expected), actual) is partly, expected
 
 
+def test_what_is_not_compared_has_a_reason() -> None:
+    for expected, actual, reason in (
+        ("{name = *}", '{name = * "ada"}', "hides behind a *"),
+        ('"ada"', r'"ada\000left"', "behind the end of its text"),
+        ("{7…}", "{7…}", "too long"),
+        ("{n = <optimized out>}", "{n = <optimized out>}", "gdb cannot read: <optimized out>"),
+    ):
+        assert reason in str(proof.uncompared(Expectation("n", expected), actual))
+
+
 def test_a_stop_at_a_function_is_proved_by_its_name() -> None:
     for wanted, function, inside, match in (
         ("total", "total", None, True),
