@@ -70,7 +70,7 @@ def test_what_is_typed_goes_where_the_keyboard_is(tab: Tab, stage: Stage, scratc
     opened.keys("F8")
     until(lambda: not viewer(stage)["viewer"]["editor"]["control"])
     page.keyboard.type("ggdG")
-    opened.keys("Enter")
+    opened.button("Sync").click()
     opened.shows(SYNCED)
     answers = stage.tcp.get("/api/events?kind=x-answer")["events"]
     assert [(event["key"], event["data"]["text"]) for event in answers] == [(f"{FIRST}/initialised", "some words")]
