@@ -150,15 +150,20 @@ def neovim(stage: Stage) -> Iterator[Neovim]:
 
 @pytest.fixture
 def scratch(neovim: Neovim) -> Iterator[Neovim]:
-    """Neovim in an empty buffer. Afterwards its previous buffer is shown again."""
+    """Neovim in an empty buffer and in normal mode. Afterwards its previous buffer is shown again."""
+    to_normal_mode(neovim)  # an earlier test may have left another
     before = neovim.call("nvim_get_current_buf")
     neovim.call("nvim_command", "enew!")
     yield neovim
-    neovim.call("nvim_input", "<C-\\><C-n>")
-    until(lambda: neovim.call("nvim_get_mode")["mode"] == "n")
+    to_normal_mode(neovim)
     made = neovim.call("nvim_get_current_buf")
     neovim.call("nvim_set_current_buf", before)
     neovim.call("nvim_buf_delete", made, {"force": True})
+
+
+def to_normal_mode(neovim: Neovim) -> None:
+    neovim.call("nvim_input", "<C-\\><C-n>")
+    until(lambda: neovim.call("nvim_get_mode")["mode"] == "n")
 
 
 @pytest.fixture(scope="session")
