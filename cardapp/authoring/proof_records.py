@@ -62,8 +62,7 @@ def phrase(proof: CardProof | None) -> str:
     """The phrase for the sheets, like "Proved 2026-11-25 at 3f2a1c4+, 9 values, 2 partly"."""
     if proof is None:
         return NOT_PROVED
-    counts = f", {proof.compared.phrase()}" if proof.compared is not None else ""
-    return f"Proved {proof.at[:10]} at {proof.revision}{counts}"
+    return f"Proved {proof.at[:10]} at {proof.revision}, {proof.compared.phrase()}"
 
 
 def _digest(loaded: LoadedCard) -> str:

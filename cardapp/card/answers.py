@@ -85,7 +85,7 @@ class Entry(NamedTuple):
 
 
 def is_usable(entry: Entry) -> bool:
-    """Whether the entry has the data of its kind. An earlier release let a client append some kinds with any data."""
+    """Whether the entry has the data of its kind. It may come from a file that somebody handed in."""
     member = _MEMBERS.get(entry.kind)
     return member is None or isinstance(entry.data.get(member[0]), member[1])
 

@@ -304,7 +304,7 @@ class Checkpoints:
         if result.is_error:
             raise self._failed(guard, failure(result.structured, result.text))
         reading: dict[str, Any] = result.structured
-        self._fallbacks.add(reading.get("fallbacks", []))
+        self._fallbacks.add(reading["fallbacks"])
         return reading
 
     def _verify(self, operation: Operation, guard: Guard, served: ServedCard, reading: dict[str, Any]) -> None:
@@ -314,7 +314,7 @@ class Checkpoints:
         found = proof.checks(snapshot, reading)
         operation.observed = session_tools.observed(snapshot, reading, found)
         guard.confirm()
-        reason = proof.drift_reason(found, reading.get("causes", ()))
+        reason = proof.drift_reason(found, reading["causes"])
         if reason is not None:
             raise drifted(reason, operation.observed)
 

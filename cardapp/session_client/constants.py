@@ -17,7 +17,7 @@ _MAX_TEXTS = 100
 def read(call: Callable[[str, dict[str, Any]], dict[str, Any]], texts: Sequence[str]) -> Constants:
     """What gdb makes of texts with names of the program's constants and types, asked with ``call(tool, arguments)``.
 
-    The rest is missing: also everything, if the session does not answer, or an earlier release started it.
+    The rest is missing: also everything, if the session does not answer.
     """
     if not texts:
         return {}

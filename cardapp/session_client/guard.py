@@ -46,7 +46,7 @@ class Fingerprint:
     @property
     def container(self) -> tuple[int, int] | None:
         """The pid of a container's first process and its start time; None if the session is in no container."""
-        process = self.result.get("container_process")
+        process = self.result["container_process"]
         return (process["pid"], process["started"]) if process is not None else None
 
     @property
@@ -60,7 +60,7 @@ class Fingerprint:
     @property
     def build_timeout(self) -> float:
         """The session's time limit for a build, in seconds. It is not compared."""
-        return self.result.get("build_timeout_s", 0.0)
+        return self.result["build_timeout_s"]
 
 
 class Guard:

@@ -158,8 +158,7 @@ def unless_stored(active: OperationRecord | None, last: OperationRecord | None) 
 def load_last(conn: Connection, uuid: str) -> OperationRecord | None:
     """The last finished operation of the card with this ``uuid``; None before the first."""
     stored = checkpoint_results.load_operation(conn, uuid)
-    # An operation that an earlier release stored has no failure.
-    return None if stored is None else cast("OperationRecord", {"failure": None, **stored})
+    return None if stored is None else cast("OperationRecord", stored)
 
 
 def end_state(error: CardAppError) -> str:

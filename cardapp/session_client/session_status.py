@@ -42,10 +42,10 @@ class Reading:
     at: float
 
     def card(self) -> dict[str, Any] | None:
-        """The session's card with its title, which a session of an earlier release does not report."""
+        """The session's card with its title."""
         if self.result is None:
             return None
-        return card_of(self.result).as_json() | {"title": self.result["card"].get("title")}
+        return card_of(self.result).as_json() | {"title": self.result["card"]["title"]}
 
     def mismatch(self) -> dict[str, str] | None:
         """``{code, detail}`` if the session's card is not the served one, or is another revision of it."""

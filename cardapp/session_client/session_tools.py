@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 import threading
 from dataclasses import asdict, dataclass
-from typing import Any, NotRequired, TypedDict, cast
+from typing import Any, TypedDict, cast
 
 from cardapp.card import compared, proof
 from cardapp.card.model import AllocatorRecipe, Identity, NodesRecipe, Snapshot
@@ -51,7 +51,7 @@ class CardResult(TypedDict):
     uuid: str
     version: str
     source_sha256: str
-    title: NotRequired[str | None]
+    title: str
 
 
 class ContainerProcess(TypedDict):
@@ -70,16 +70,16 @@ class EditorResult(TypedDict):
 class BindingResult(TypedDict):
     """The members of the result of ``session_binding`` that the service uses."""
 
-    container_process: NotRequired[ContainerProcess | None]
+    container_process: ContainerProcess | None
     container_id: str
     instance: str
     profile: str
     target: str
     runtime: str
     card: CardResult
-    card_source: NotRequired[str]
+    card_source: str
     editor: EditorResult
-    build_timeout_s: NotRequired[float]
+    build_timeout_s: float
 
 
 class DebuggerState(TypedDict):
@@ -122,10 +122,10 @@ def card_difference(name: str, result: BindingResult, served: Identity) -> str |
     card = card_of(result)
     if card == served:
         return None
-    path = result.get("card_source", "")
+    path = result["card_source"]
     serve = f"serve the other card (CARD_SOURCE={shlex.quote(path)} bin/cardapp serve)" if path else "serve its card"
     return (
-        f"session {name!r} runs {_titled(card, result['card'].get('title'))}, this service serves {_titled(served)}: "
+        f"session {name!r} runs {_titled(card, result['card']['title'])}, this service serves {_titled(served)}: "
         "choose a session of the served card with bin/card-session select NAME, start one with bin/card-session start "
         f"CARD, or {serve}"
     )
@@ -174,8 +174,7 @@ def replay_arguments(
         "allocator": allocator.as_json() if allocator is not None else None,
         "timeout_ms": max(int(1000 * seconds), 1),
         "fresh": fresh,
-        # A session that an earlier release started refuses the member.
-        **({"varied": True} if varied else {}),
+        "varied": varied,
     }
 
 
@@ -310,8 +309,7 @@ _VALUES = {"type": "object", "additionalProperties": _record(value=_TEXT_OR_NULL
 _NODES = _record(base=_NULL, size=_NULL, used=_NULL, high_water=_NULL, blocks=_BLOCKS)
 _BY_TOOL = {
     "session_binding": _record(
-        # Sessions of the local runtime and of older releases have no container_process.
-        container_process={"anyOf": [_record(pid=_INTEGER, started=_INTEGER), {"type": "null"}], "default": None},
+        container_process={"anyOf": [_record(pid=_INTEGER, started=_INTEGER), _NULL]},
         container_id=_SHORT,
         instance=_SHORT,
         profile=_SHORT,
@@ -322,25 +320,22 @@ _BY_TOOL = {
             uuid=_SHORT,
             version=_SHORT,
             source_sha256={"type": "string", "pattern": "^[0-9a-f]{64}$"},
-            title=_SHORT_OR_NULL | {"default": None},  # sessions of an earlier release have none
+            title=_SHORT,
         ),
-        card_source={"type": "string", "maxLength": 4096, "default": ""},
+        card_source={"type": "string", "maxLength": 4096},
         editor=_record(socket={"type": "string", "pattern": "^[^\\u0000]*$"}),
-        # A session of an earlier release counts its build as a part of the replay.
-        build_timeout_s={"type": "number", "minimum": 0, "maximum": 3600, "default": 0},
+        build_timeout_s={"type": "number", "minimum": 0, "maximum": 3600},
     ),
     REPLAY: _record(
         method={"enum": ["rerun", "fork"]},
         fresh=_BOOLEAN,
-        # A session that an earlier release started does not report fallbacks.
-        fallbacks={"type": "array", "items": {"enum": list(SLOW_FALLBACKS)}, "maxItems": 1000, "default": []},
+        fallbacks={"type": "array", "items": {"enum": list(SLOW_FALLBACKS)}, "maxItems": 1000},
         file=_TEXT_OR_NULL,
         line=_INTEGER_OR_NULL,
         function=_TEXT_OR_NULL,
-        # A session that an earlier release started does not report the following three members.
-        causes={"type": "array", "items": _TEXT, "maxItems": 10, "default": []},
-        inside=_TEXT_OR_NULL | {"default": None},
-        signal=_TEXT_OR_NULL | {"default": None},
+        causes={"type": "array", "items": _TEXT, "maxItems": 10},
+        inside=_TEXT_OR_NULL,
+        signal=_TEXT_OR_NULL,
         values=_VALUES,
         held={"anyOf": [_VALUES, _NULL], "default": None},
         allocator={"anyOf": [_ARENA, _NODES, _NULL]},

@@ -25,7 +25,7 @@ WORKSPACE = "/workspace"
 STATES = ".state"  # the repository's folder for state directories
 STATE_INSIDE = f"{STATES}/card"
 LABEL = "cardapp.session"
-"""The label of sessions' containers. A stop finds the containers by this label, also those of an earlier release."""
+"""The label of sessions' containers. A stop finds the containers by this label."""
 EMPTY = "ro,nosuid,nodev,size=4k,mode=700,notmpcopyup"
 MAX_FILE = 1 << 30  # bytes of one file that a program in the container may write
 

@@ -88,7 +88,7 @@ class Record:
     target: str
     source_directory: str
     created_at: str
-    runtime: str = "local"
+    runtime: str
     host: Process | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -96,9 +96,8 @@ class Record:
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> Record:
-        # The record of a session that an older release started names no runtime.
-        texts = {key: str(found[key]) for key in cls.__dataclass_fields__ if key not in ("runtime", "host")}
-        return cls(**texts, runtime=str(found.get("runtime", "local")), host=Process.from_json(found.get("host")))
+        texts = {key: str(found[key]) for key in cls.__dataclass_fields__ if key != "host"}
+        return cls(**texts, host=Process.from_json(found.get("host")))
 
 
 @dataclass(frozen=True)

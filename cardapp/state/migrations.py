@@ -13,23 +13,52 @@ from cardapp.errors import StateError
 APPLICATION_ID = 0x63617264
 """The bytes of ``card`` in ASCII. They mark a database as a file of this application (``PRAGMA application_id``)."""
 
+# SQLite's JSON functions are not available here, because trusted_schema is off. So event.card_id is cut out of
+# event.card with substr(). This works because event.card is canonical JSON, {"id":"arena","source_sha256":…}, and an id
+# contains no quotation mark.
+#
+# A learner's record has a separate chain of events, and for each card the position, the viewer state, the statuses and
+# the last results. The first learner has no name yet. The publication, the operations and the generation belong to the
+# session, so they have no learner.
+#
+# AUTOINCREMENT, so that a number is never used again: events name strategies and annotations by it.
 _FIRST = """
+CREATE TABLE learner (
+  id INTEGER PRIMARY KEY,
+  name TEXT NOT NULL,
+  folded TEXT NOT NULL UNIQUE,
+  named INTEGER NOT NULL CHECK (named IN (0, 1)),
+  created_at TEXT NOT NULL
+) STRICT;
+INSERT INTO learner VALUES (1, 'unnamed', 'unnamed', 0, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'));
+
+CREATE TABLE current_learner (
+  only INTEGER PRIMARY KEY CHECK (only = 1),
+  learner INTEGER NOT NULL REFERENCES learner (id),
+  revision INTEGER NOT NULL
+) STRICT;
+INSERT INTO current_learner VALUES (1, 1, 0);
+
 CREATE TABLE navigation (
-  card_uuid TEXT PRIMARY KEY,
+  learner INTEGER NOT NULL REFERENCES learner (id),
+  card_uuid TEXT NOT NULL,
   task_id TEXT, block_id TEXT, phase_id TEXT, step_id TEXT, snapshot_ref TEXT,
   focus_level TEXT NOT NULL,
   sync_requested INTEGER NOT NULL CHECK (sync_requested IN (0, 1)),
   actor TEXT NOT NULL,
   updated_at TEXT NOT NULL,
-  revision INTEGER NOT NULL
-) STRICT;
+  revision INTEGER NOT NULL,
+  PRIMARY KEY (learner, card_uuid)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE viewer (
-  card_uuid TEXT PRIMARY KEY,
+  learner INTEGER NOT NULL REFERENCES learner (id),
+  card_uuid TEXT NOT NULL,
   state TEXT NOT NULL,
   updated_at TEXT NOT NULL,
-  revision INTEGER NOT NULL
-) STRICT;
+  revision INTEGER NOT NULL,
+  PRIMARY KEY (learner, card_uuid)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE publication (
   card_uuid TEXT PRIMARY KEY,
@@ -63,16 +92,18 @@ CREATE TABLE operation (
 ) STRICT;
 
 CREATE TABLE result (
+  learner INTEGER NOT NULL REFERENCES learner (id),
   card_uuid TEXT NOT NULL,
   step_key TEXT NOT NULL,
   state TEXT NOT NULL,
   at TEXT NOT NULL,
   key TEXT NOT NULL,
   code TEXT,
-  PRIMARY KEY (card_uuid, step_key)
+  PRIMARY KEY (learner, card_uuid, step_key)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE progress (
+  learner INTEGER NOT NULL REFERENCES learner (id),
   card_uuid TEXT NOT NULL,
   item_id TEXT NOT NULL,
   status TEXT NOT NULL CHECK (status IN ('pending', 'approved')),
@@ -80,7 +111,7 @@ CREATE TABLE progress (
   actor TEXT NOT NULL,
   updated_at TEXT NOT NULL,
   revision INTEGER NOT NULL,
-  PRIMARY KEY (card_uuid, item_id)
+  PRIMARY KEY (learner, card_uuid, item_id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE event (
@@ -91,10 +122,17 @@ CREATE TABLE event (
   key TEXT NOT NULL,
   card TEXT NOT NULL,
   data TEXT NOT NULL,
-  hash TEXT NOT NULL
+  hash TEXT NOT NULL,
+  learner INTEGER NOT NULL,
+  card_id TEXT GENERATED ALWAYS AS (substr(card, 8, instr(substr(card, 8), '"') - 1)) VIRTUAL
 ) STRICT;
-CREATE INDEX event_by_kind ON event (kind, seq);
-CREATE INDEX event_by_key ON event (key, seq);
+CREATE INDEX event_by_learner ON event (learner, seq);
+CREATE INDEX event_by_actor ON event (learner, actor, seq);
+CREATE INDEX event_by_kind ON event (learner, kind, seq);
+CREATE INDEX event_by_key ON event (learner, key, seq);
+CREATE INDEX event_by_card ON event (learner, card_id, seq);
+CREATE INDEX event_by_card_and_kind ON event (learner, card_id, kind, seq);
+CREATE INDEX event_by_kind_and_key ON event (learner, kind, key, seq);
 
 CREATE TRIGGER event_follows BEFORE INSERT ON event
 WHEN NEW.seq IS NOT (SELECT coalesce(max(seq), 0) + 1 FROM event)
@@ -117,121 +155,15 @@ CREATE TABLE evidence (
 ) STRICT;
 CREATE INDEX evidence_by_event ON evidence (event_seq, seq);
 CREATE INDEX evidence_by_name ON evidence (name);
-"""
 
-# SQLite's JSON functions are not available here, because trusted_schema is off. So the id is cut out of event.card with
-# substr(). This works because event.card is canonical JSON, {"id":"arena","source_sha256":…}, and an id contains no
-# quotation mark.
-_FIND_EVENTS = """
-ALTER TABLE event ADD COLUMN card_id TEXT GENERATED ALWAYS AS (
-  substr(card, 8, instr(substr(card, 8), '"') - 1)
-) VIRTUAL;
-CREATE INDEX event_by_card ON event (card_id, seq);
-CREATE INDEX event_by_card_and_kind ON event (card_id, kind, seq);
-CREATE INDEX event_by_kind_and_key ON event (kind, key, seq);
-"""
-
-_PROOFS = """
 CREATE TABLE proof (
   digest TEXT PRIMARY KEY,
   at TEXT NOT NULL,
-  revision TEXT NOT NULL
+  revision TEXT NOT NULL,
+  compared INTEGER NOT NULL,
+  partly INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-"""
 
-# A learner's record has a separate chain of events, and for each card the position, the viewer state, the statuses and
-# the last results. Everything that was stored before belongs to the first learner, who has no name yet. The
-# publication, the operations and the generation belong to the session, so they have no learner.
-_LEARNERS = """
-CREATE TABLE learner (
-  id INTEGER PRIMARY KEY,
-  name TEXT NOT NULL,
-  folded TEXT NOT NULL UNIQUE,
-  named INTEGER NOT NULL CHECK (named IN (0, 1)),
-  created_at TEXT NOT NULL
-) STRICT;
-INSERT INTO learner VALUES (1, 'unnamed', 'unnamed', 0, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'));
-
-CREATE TABLE current_learner (
-  only INTEGER PRIMARY KEY CHECK (only = 1),
-  learner INTEGER NOT NULL REFERENCES learner (id),
-  revision INTEGER NOT NULL
-) STRICT;
-INSERT INTO current_learner VALUES (1, 1, 0);
-
-ALTER TABLE navigation RENAME TO old_navigation;
-CREATE TABLE navigation (
-  learner INTEGER NOT NULL REFERENCES learner (id),
-  card_uuid TEXT NOT NULL,
-  task_id TEXT, block_id TEXT, phase_id TEXT, step_id TEXT, snapshot_ref TEXT,
-  focus_level TEXT NOT NULL,
-  sync_requested INTEGER NOT NULL CHECK (sync_requested IN (0, 1)),
-  actor TEXT NOT NULL,
-  updated_at TEXT NOT NULL,
-  revision INTEGER NOT NULL,
-  PRIMARY KEY (learner, card_uuid)
-) STRICT, WITHOUT ROWID;
-INSERT INTO navigation SELECT 1, * FROM old_navigation;
-DROP TABLE old_navigation;
-
-ALTER TABLE viewer RENAME TO old_viewer;
-CREATE TABLE viewer (
-  learner INTEGER NOT NULL REFERENCES learner (id),
-  card_uuid TEXT NOT NULL,
-  state TEXT NOT NULL,
-  updated_at TEXT NOT NULL,
-  revision INTEGER NOT NULL,
-  PRIMARY KEY (learner, card_uuid)
-) STRICT, WITHOUT ROWID;
-INSERT INTO viewer SELECT 1, * FROM old_viewer;
-DROP TABLE old_viewer;
-
-ALTER TABLE progress RENAME TO old_progress;
-CREATE TABLE progress (
-  learner INTEGER NOT NULL REFERENCES learner (id),
-  card_uuid TEXT NOT NULL,
-  item_id TEXT NOT NULL,
-  status TEXT NOT NULL CHECK (status IN ('pending', 'approved')),
-  note TEXT NOT NULL,
-  actor TEXT NOT NULL,
-  updated_at TEXT NOT NULL,
-  revision INTEGER NOT NULL,
-  PRIMARY KEY (learner, card_uuid, item_id)
-) STRICT, WITHOUT ROWID;
-INSERT INTO progress SELECT 1, * FROM old_progress;
-DROP TABLE old_progress;
-
-ALTER TABLE result RENAME TO old_result;
-CREATE TABLE result (
-  learner INTEGER NOT NULL REFERENCES learner (id),
-  card_uuid TEXT NOT NULL,
-  step_key TEXT NOT NULL,
-  state TEXT NOT NULL,
-  at TEXT NOT NULL,
-  key TEXT NOT NULL,
-  code TEXT,
-  PRIMARY KEY (learner, card_uuid, step_key)
-) STRICT, WITHOUT ROWID;
-INSERT INTO result SELECT 1, * FROM old_result;
-DROP TABLE old_result;
-
-ALTER TABLE event ADD COLUMN learner INTEGER NOT NULL DEFAULT 1;
-DROP INDEX event_by_kind;
-DROP INDEX event_by_key;
-DROP INDEX event_by_card;
-DROP INDEX event_by_card_and_kind;
-DROP INDEX event_by_kind_and_key;
-CREATE INDEX event_by_learner ON event (learner, seq);
-CREATE INDEX event_by_actor ON event (learner, actor, seq);
-CREATE INDEX event_by_kind ON event (learner, kind, seq);
-CREATE INDEX event_by_key ON event (learner, key, seq);
-CREATE INDEX event_by_card ON event (learner, card_id, seq);
-CREATE INDEX event_by_card_and_kind ON event (learner, card_id, kind, seq);
-CREATE INDEX event_by_kind_and_key ON event (learner, kind, key, seq);
-"""
-
-# AUTOINCREMENT, so that a number is never used again: events name strategies and annotations by it.
-_EXPLANATIONS = """
 CREATE TABLE strategy (
   number INTEGER PRIMARY KEY AUTOINCREMENT,
   card_uuid TEXT NOT NULL,
@@ -262,13 +194,7 @@ CREATE TABLE explanation_revision (
 ) STRICT;
 """
 
-# How many values a proof has compared, and how many of them partly. NULL: an earlier release made the proof.
-_COUNTED_PROOFS = """
-ALTER TABLE proof ADD COLUMN compared INTEGER;
-ALTER TABLE proof ADD COLUMN partly INTEGER;
-"""
-
-STEPS: tuple[str, ...] = (_FIRST, _FIND_EVENTS, _PROOFS, _LEARNERS, _EXPLANATIONS, _COUNTED_PROOFS)
+STEPS: tuple[str, ...] = (_FIRST,)
 
 
 def migrate(connection: sqlite3.Connection, *, path: str, steps: Sequence[str] = STEPS) -> int:

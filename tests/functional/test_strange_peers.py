@@ -33,8 +33,11 @@ BIG = "x" * 1_000_000
 
 BINDING = {
     **dict.fromkeys(("container_id", "instance", "profile", "target", "runtime"), "other"),
-    "card": {"id": "other", "uuid": "", "version": "", "source_sha256": "0" * 64},
+    "card": {"id": "other", "uuid": "", "version": "", "source_sha256": "0" * 64, "title": "Other"},
+    "card_source": "",
+    "container_process": None,
     "editor": {"socket": "/dev/null"},
+    "build_timeout_s": 0,
 }
 DOUBLING = {f"s{number}": {"anyOf": [{"$ref": f"#/$defs/s{(number + 1) % 50}"}] * 2} for number in range(50)}
 DOUBLING["s49"] = {"type": "null"}

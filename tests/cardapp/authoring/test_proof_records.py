@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sqlite3
 import subprocess
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,8 +14,6 @@ from cardapp.authoring import proof_records
 from cardapp.authoring.proof_records import NOT_PROVED, CardState
 from cardapp.card.compared import Compared
 from cardapp.card.source import load_card
-from cardapp.state import migrations
-from cardapp.state.database import Database
 from cardapp.state.proofs import CardProof
 from tests.capabilities import need_program
 from tests.cardapp.layout.hostile import ROOT
@@ -72,17 +68,6 @@ def test_a_proof_is_found_again_until_card_or_source_changes(card: Path, state_d
     document = json.loads((card / "card_source.json").read_text())
     (card / "card_source.json").write_text(json.dumps(document | {"title": "Other"}))
     assert said() == NOT_PROVED
-
-
-def test_a_proof_of_an_earlier_release_has_no_counts(card: Path, tmp_path: Path) -> None:
-    database, state = tmp_path / "card-state", present(card)
-    with closing(sqlite3.connect(database, isolation_level=None)) as conn:
-        migrations.migrate(conn, path=str(database), steps=migrations.STEPS[:5])
-        conn.execute("INSERT INTO proof VALUES (?, ?, ?)", (state.digest, AT, "3f2a1c4"))
-    for _ in range(2):
-        found = proof_records.last(load_card(card), database)
-        assert proof_records.phrase(found) == "Proved 2026-11-25 at 3f2a1c4"
-        Database.open(database).close()  # brings the schema up to date
 
 
 def test_a_change_of_card_or_sources_is_marked_and_no_other(card: Path, commit: str) -> None:

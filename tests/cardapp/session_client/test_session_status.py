@@ -94,8 +94,6 @@ def test_a_session_on_another_card_is_told_with_the_ways_out(stage: Stage) -> No
     assert (found["card"], found["changes"], found["mismatch"]["code"]) == (stage.link.card, None, "other_card")
     for part in ("'Calculator'", "arena 1.0.0", "CARD_SOURCE='/cards/my card/card_source.json'", "select NAME"):
         assert part in found["mismatch"]["detail"]
-    del stage.link.card["title"]
-    assert stage.status.describe()["card"]["title"] is None
 
 
 def test_what_is_known_needs_no_call(stage: Stage) -> None:

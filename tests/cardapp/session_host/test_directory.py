@@ -21,6 +21,7 @@ RECORD = Record(
     target="arena",
     source_directory="/work",
     created_at="2024-01-01T00:00:00.000Z",
+    runtime="local",
     host=Process(7, 8),
 )
 

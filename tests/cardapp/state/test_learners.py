@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +11,7 @@ from cardapp.card.model import Identity
 from cardapp.card.navigation import Position
 from cardapp.card.progress import LastResult
 from cardapp.errors import Conflict, InvalidValue, LearnerExists, NotFound
-from cardapp.state import card_state, checkpoint_results, events, learners, migrations
+from cardapp.state import card_state, checkpoint_results, events, learners
 from cardapp.state.database import Database
 from cardapp.state.evidence import Stored
 
@@ -149,40 +146,6 @@ def test_an_unknown_learner_cannot_be_chosen(db: Database) -> None:
     with pytest.raises(NotFound, match="known: unnamed, Ada"):
         choose(db, "Adda")
     assert overview(db)["current"] == "Ada"
-
-
-def test_an_older_file_belongs_to_the_unnamed_learner(state_dir: Path) -> None:
-    """Version 3 had no learners."""
-    file = state_dir / "card-state"
-    conn = sqlite3.connect(file, isolation_level=None)
-    migrations.migrate(conn, path=str(file), steps=migrations.STEPS[:3])
-    card = {"id": "arena", "version": "1", "source_sha256": "00" * 32}
-    insert = (
-        "INSERT INTO event (seq, at, kind, actor, key, card, data, hash) VALUES (?, ?, 'note', 'me', '', ?, '{}', ?)"
-    )
-    head = events.GENESIS
-    for seq in (1, 2):
-        event = {"seq": seq, "at": AT, "kind": "note", "actor": "me", "key": "", "card": card, "data": {}}
-        head = events.event_hash(head, event)
-        conn.execute(insert, (seq, AT, events.canonical(card), head))
-    conn.execute("INSERT INTO navigation VALUES ('u', 't1', NULL, NULL, NULL, NULL, 'task', 0, 'api', '', 7)")
-    conn.execute("INSERT INTO viewer VALUES ('u', '{}', '', 8)")
-    conn.execute("INSERT INTO progress VALUES ('u', 't1.b1.p1.s1', 'approved', 'n', 'me', '', 9)")
-    conn.execute("INSERT INTO result VALUES ('u', 't1/b1/p1/s1', 'ready', '', 'k', NULL)")
-    conn.close()
-    assert events.verify_file(file) == events.Verification(2, head, None, None)
-    with closing(Database.open(file)) as database:
-        assert overview(database)["current"] == "unnamed"
-        with database.read() as reader:
-            assert [event["seq"] for event in events.stream(reader, "arena")] == [1, 2]
-            assert card_state.load_position(reader, "u").revision == 7
-            assert card_state.load_viewer(reader, "u") == ({}, 8)
-            assert card_state.load_statuses(reader, "u")["t1.b1.p1.s1"].revision == 9
-            assert checkpoint_results.load_results(reader, "u")["t1/b1/p1/s1"].state == "ready"
-        create(database, "Ada")
-        with database.read() as reader:
-            assert card_state.load_statuses(reader, "u") == {}
-    assert events.verify_file(file).count == 3
 
 
 def test_choosing_the_current_learner_changes_nothing(db: Database) -> None:
