@@ -98,6 +98,11 @@ class Database:
         self._writer = Writer(connection, self.path)
         self._writer.on_commit = self._committed
 
+    @property
+    def commits(self) -> int:
+        """A number that differs after each write of this process."""
+        return self._writer.commits if self._writer is not None else 0
+
     def _committed(self) -> None:
         self.on_commit()  # it is set later than the writer's
 

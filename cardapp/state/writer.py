@@ -47,6 +47,8 @@ class Writer:
         self._closed = False
         self.on_commit: Callable[[], None] = lambda: None
         """This function is called after each commit, in one of the threads whose changes were committed."""
+        self.commits = 0
+        """Number of commits. It is counted before the threads whose changes were committed continue."""
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -133,6 +135,7 @@ class Writer:
         group, self._group = self._group, None
         if group is not None:
             group.error = error
+            self.commits += 1
             group.done.set()
             self.on_commit()
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from time import monotonic
 from typing import Any
 
 from cardapp.card.viewer import FRESH
 from cardapp.errors import CardAppError, EditorUnavailable, InvalidValue
 from cardapp.session_client.editor_stream import EditorStream
 from cardapp.state import card_state
-from cardapp.web import schemas
 from cardapp.web.http import encode
+from cardapp.web.live import LOOK_SECONDS
 from cardapp.web.services import Services
 from cardapp.web.websocket import Connection, Endpoint
 
@@ -75,7 +78,7 @@ def editor_ui(services: Services, connection: Connection) -> None:
     try:
         stream.attach()
         sender.start()
-        end = _take_until_end(connection, stream, services)
+        end = _take_until_end(connection, stream, EditorFlags(services), services)
     except CardAppError as error:
         end = error
     finally:
@@ -86,12 +89,14 @@ def editor_ui(services: Services, connection: Connection) -> None:
     _bye(connection, end.code, end.detail)  # after the sender has ended: only one thread may send
 
 
-def _take_until_end(connection: Connection, stream: EditorStream, services: Services) -> CardAppError:
+def _take_until_end(
+    connection: Connection, stream: EditorStream, flags: EditorFlags, services: Services
+) -> CardAppError:
     """Process the client's messages until Neovim has ended. Returns the error that the client is told."""
     while (reason := stream.ended) is None:
         message = connection.receive(_TURN_SECONDS)
         if message is not None:
-            _take(message, stream, services)
+            _take(message, stream, flags, services)
     return EditorUnavailable(reason)
 
 
@@ -105,29 +110,88 @@ def _send_frames(connection: Connection, stream: EditorStream) -> None:
                 return
 
 
-def _take(text: str, stream: EditorStream, services: Services) -> None:
+class EditorFlags:
+    """The flags ``viewer.editor``. They are read again after a write, and each ``LOOK_SECONDS``, because another card
+    may have been chosen meanwhile."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._commits = -1
+        self._until = 0.0
+        self._flags: dict[str, bool] = {}
+
+    def __getitem__(self, name: str) -> bool:
+        commits = self._services.database.commits
+        if commits != self._commits or monotonic() > self._until:
+            self._flags = self._read()
+            self._commits, self._until = commits, monotonic() + LOOK_SECONDS
+        return self._flags[name]
+
+    def _read(self) -> dict[str, bool]:
+        loaded = self._services.card_loader.current()
+        with self._services.database.read() as conn:
+            state, _ = card_state.load_viewer(conn, loaded.identity.uuid)
+        flags: dict[str, bool] = (state or FRESH)["viewer"]["editor"]
+        return flags
+
+
+def _take(text: str, stream: EditorStream, flags: EditorFlags, services: Services) -> None:
     """Process one message of the client. Raises :class:`InvalidValue` if the message violates the protocol."""
+    message = parsed(text)
+    if message["type"] == "ack":
+        stream.acknowledge(message["seq"])
+    elif message["type"] == "panel":
+        if flags["fit"]:
+            services.panels.report(stream, message["cols"], message["rows"], focused=message["focused"])
+    elif flags["control"]:
+        _input(message, stream)
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """The message of a client. Each key, wheel turn and drag is one, so its few fields are checked here and not by the
+    schema ``EditorUiMessage``, which describes them."""
     try:
         message = json.loads(text)
     except ValueError as error:
         raise InvalidValue("the message is not JSON") from error
-    schemas.check("EditorUiMessage", message, "the message")
-    if message["type"] == "ack":
-        stream.acknowledge(message["seq"])
-    elif message["type"] == "panel":
-        if _flags(services)["fit"]:
-            services.panels.report(stream, message["cols"], message["rows"], focused=message["focused"])
-    elif _flags(services)["control"]:
-        _input(message, stream)
+    checks = _CHECKS.get(str(message.get("type"))) if isinstance(message, dict) else None
+    if checks is None or message.keys() != {"type", *checks}:
+        raise InvalidValue("the message has not the fields of one of the messages in EditorUiMessage")
+    for name, is_valid in checks.items():
+        if not is_valid(message[name]):
+            raise InvalidValue.of(f"/{name}", "is not what EditorUiMessage allows")
+    return message
 
 
-def _flags(services: Services) -> dict[str, bool]:
-    """The flags ``viewer.editor``."""
-    loaded = services.card_loader.current()
-    with services.database.read() as conn:
-        state, _ = card_state.load_viewer(conn, loaded.identity.uuid)
-    flags: dict[str, bool] = (state or FRESH)["viewer"]["editor"]
-    return flags
+def _is_text(least: int, most: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and least <= len(value) <= most
+
+
+def _is_number(least: int, most: float) -> Callable[[Any], bool]:
+    return lambda value: type(value) is int and least <= value <= most
+
+
+def _is_one_of(*names: str) -> Callable[[Any], bool]:
+    return lambda value: value in names
+
+
+_CHECKS: dict[str, dict[str, Callable[[Any], bool]]] = {
+    "input": {"text": _is_text(1, 4096)},
+    "paste": {"text": _is_text(0, 1_000_000)},
+    "mouse": {
+        "button": _is_one_of("left", "right", "middle", "wheel"),
+        "action": _is_one_of("press", "drag", "release", "up", "down", "left", "right"),
+        "modifier": lambda value: isinstance(value, str) and re.fullmatch("[SCA]{0,3}", value) is not None,
+        "row": _is_number(0, 10_000),
+        "col": _is_number(0, 10_000),
+    },
+    "panel": {
+        "cols": _is_number(20, 500),
+        "rows": _is_number(6, 200),
+        "focused": lambda value: isinstance(value, bool),
+    },
+    "ack": {"seq": _is_number(0, math.inf)},
+}
 
 
 def _input(message: Mapping[str, Any], stream: EditorStream) -> None:
