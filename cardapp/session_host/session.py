@@ -153,6 +153,7 @@ class Session:
         self.watch = LimitWatch(profile.limits, self._report_limit) if profile.limits is not None else None
         self._lock = threading.Lock()
         self._current: Turn | None = None
+        self._identity: Identity | None = None
         self._card: tuple[str, LoadedCard] | None = None
 
     # -- the card ----------------------------------------------------------------------------------------------------
@@ -160,11 +161,14 @@ class Session:
     def identity(self) -> Identity:
         """The card's identity, read from its source file now. Raises ``OSError`` or ``ValueError``."""
         raw = Path(self.record.card_source).read_bytes()
-        found = json.loads(raw)
-        try:
-            return Identity(found["id"], found["uuid"], found["version"], hashlib.sha256(raw).hexdigest())
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"{self.record.card_source} has no id, uuid or version") from error
+        sha256 = hashlib.sha256(raw).hexdigest()
+        if self._identity is None or self._identity.source_sha256 != sha256:
+            found = json.loads(raw)
+            try:
+                self._identity = Identity(found["id"], found["uuid"], found["version"], sha256)
+            except (KeyError, TypeError) as error:
+                raise ValueError(f"{self.record.card_source} has no id, uuid or version") from error
+        return self._identity
 
     def title(self) -> str:
         """The card's title. Raises the errors of :meth:`target`."""
