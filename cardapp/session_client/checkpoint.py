@@ -161,21 +161,17 @@ class Checkpoints:
     ) -> OperationRecord:
         guard = None
         try:
-            try:
-                self._check_request(served, request)
-                guard = Guard(self._link, self._card_loader)
-                self._check_session(guard, served, request)
-                operation = self._admit(guard, served, key, request)
-            except (CheckpointRejected, InvalidValue) as error:
-                binding = guard.before.binding if guard is not None else None
-                generation = request["generation"] if request else None
-                refused = self._storage.refused(served, key, generation, binding, error, actor)
-                error.extra["operation"] = refused.as_json()
-                raise
-            return self._activate(operation, guard, served, actor=actor, synced=synced)
-        finally:
-            if guard is not None:
-                guard.close()
+            self._check_request(served, request)
+            guard = Guard(self._link, self._card_loader)
+            self._check_session(guard, served, request)
+            operation = self._admit(guard, served, key, request)
+        except (CheckpointRejected, InvalidValue) as error:
+            binding = guard.before.binding if guard is not None else None
+            generation = request["generation"] if request else None
+            refused = self._storage.refused(served, key, generation, binding, error, actor)
+            error.extra["operation"] = refused.as_json()
+            raise
+        return self._activate(operation, guard, served, actor=actor, synced=synced)
 
     def _check_request(self, served: ServedCard, request: dict[str, Any] | None) -> None:
         """Check everything that needs no call to the session."""

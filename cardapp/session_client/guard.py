@@ -1,9 +1,9 @@
 """The guard of an activation: detects a change of the session, of its socket or of the card during the replay.
 
-Source: "An activation is a guarded transaction" in the card contract. The guard opens one connection before the replay
-and closes it after the replay. Before and after the replay it reads the choice, the identity of the socket file, the
-peer process, the session's binding and the card's source file: its SHA-256, identity and times. If something differs or
-the connection is lost, the activation is rejected with a code for the cause.
+Source: "An activation is a guarded transaction" in the card contract. The guard holds one connection to the session
+during the replay. Before and after the replay it reads the choice, the identity of the socket file, the peer process,
+the session's binding and the card's source file: its SHA-256, identity and times. If something differs or the
+connection is lost, the activation is rejected with a code for the cause.
 """
 
 from __future__ import annotations
@@ -64,23 +64,15 @@ class Fingerprint:
 
 
 class Guard:
-    """Connects to the chosen session and takes the first fingerprint. ``close`` closes the connection."""
+    """Takes the first fingerprint of the chosen session, over the kept connection to it."""
 
     def __init__(self, link: SessionLink, card_loader: CardLoader) -> None:
         self._link = link
         self._card_loader = card_loader
-        choice = link.choice()
-        # Read before the connection is opened. If the socket is replaced in between, the fingerprints differ.
-        before = identity(choice.socket)
-        self.client: McpClient = link.connect(choice)
-        try:
-            self.before = self._fingerprint(choice, before, self.client)
-        except BaseException:
-            self.client.close()
-            raise
-
-    def close(self) -> None:
-        self.client.close()
+        # The socket's identity is read before a connection is opened. If the socket is replaced in between, the
+        # fingerprints differ.
+        (choice, socket), self.client = link.held()
+        self.before = self._fingerprint(choice, socket, self.client)
 
     def _fingerprint(self, choice: Choice, socket: SocketIdentity | None, client: McpClient) -> Fingerprint:
         return Fingerprint(

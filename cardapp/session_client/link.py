@@ -85,7 +85,7 @@ class _Connection:
 
 
 class SessionLink:
-    """Connects to the chosen session. One connection is kept for short calls; callers may open their own."""
+    """Connects to the chosen session. One connection is kept for all calls, as long as the same socket is there."""
 
     def __init__(self, choice_path: Path) -> None:
         self._choice_path = choice_path
@@ -119,16 +119,16 @@ class SessionLink:
         If the session was restarted, the kept connection is replaced first. Raises :class:`SessionUnavailable`,
         :class:`TooSlow`, or the error for the session's failure (see ``session_tools.failure``).
         """
-        return call_tool(self._client(seconds), tool, arguments, seconds=seconds)
+        return call_tool(self._held(seconds), tool, arguments, seconds=seconds)
 
     def binding(self, *, seconds: float = CALL_SECONDS) -> BindingResult:
         """The result of the chosen session's tool ``session_binding``."""
-        return session_binding(self._client(seconds), seconds=seconds)
+        return session_binding(self._held(seconds), seconds=seconds)
 
     def editor_socket(self) -> str | None:
         """The path of the session's Neovim socket. A server never changes this path, so it is asked once per
         connection."""
-        client = self._client(CALL_SECONDS)
+        client = self._held(CALL_SECONDS)
         known = self._editor_socket
         if known is None or known[0] is not client:
             found = session_binding(client, seconds=CALL_SECONDS)
@@ -143,7 +143,7 @@ class SessionLink:
 
     def pid_space(self) -> str | None:
         """The pid namespace of the chosen session's MCP server. Raises the errors of :meth:`call`."""
-        pid = self._client(CALL_SECONDS).peer_pid
+        pid = self._held(CALL_SECONDS).peer_pid
         return procfs.pid_space(pid) if pid is not None else None
 
     def target_reset(self) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class SessionLink:
         """
         arguments = {"unless_stop_id": stop_id, "wait_ms": round(1000 * seconds)}
         limit = seconds + CALL_SECONDS
-        call_tool(self._client(CALL_SECONDS), "debugger_state", arguments, seconds=limit, cancel=cancel)
+        call_tool(self._held(CALL_SECONDS), "debugger_state", arguments, seconds=limit, cancel=cancel)
 
     def is_paused(self) -> bool:
         """Whether the server of the kept connection runs in a paused container."""
@@ -183,10 +183,19 @@ class SessionLink:
             kept, self._kept = self._kept, None
         _close(kept)
 
-    def _client(self, seconds: float) -> McpClient:
+    def held(self) -> tuple[Target, McpClient]:
+        """The chosen session with its socket, and the kept connection to it, which is opened if there is none.
+
+        Raises the errors of :meth:`connect`."""
+        target = self.target()
+        return target, self._connected(target, CONNECT_SECONDS)
+
+    def _held(self, seconds: float) -> McpClient:
+        return self._connected(self.target(), seconds)
+
+    def _connected(self, target: Target, seconds: float) -> McpClient:
         """The kept connection, or a new one. The first caller opens the new connection, and other callers wait for
         it."""
-        target = self.target()
         with self._lock:
             kept = self._kept
             if kept is not None and kept.usable(target):
