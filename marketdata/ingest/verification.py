@@ -35,21 +35,16 @@ Bounds = Mapping[str, tuple[int, int]]
 @dataclass
 class Differences:
     """Ticks, sorted. ``missing`` are of the chain, ``superfluous`` are stored, and ``different`` are of the chain while
-    others with their ids are stored."""
+    others with their ids are stored. ``blocks`` are the symbols and block hashes of all of them, stored or not."""
 
     missing: list[Tick] = field(default_factory=list)
     superfluous: list[Tick] = field(default_factory=list)
     different: list[Tick] = field(default_factory=list)
+    blocks: set[tuple[str, str | None]] = field(default_factory=set)
 
     @property
     def count(self) -> int:
         return len(self.missing) + len(self.superfluous) + len(self.different)
-
-    @property
-    def blocks(self) -> set[tuple[str, str | None]]:
-        """The symbols and block hashes that differ."""
-        ticks = (*self.missing, *self.superfluous, *self.different)
-        return {(tick.symbol, tick.block_hash) for tick in ticks}
 
 
 @dataclass
@@ -99,11 +94,16 @@ def compare(api: ApiClient, chain: Range, bounds: Bounds) -> Differences:
         for tick in _stored(api, symbol, *chain.times[symbol]):
             expected = left.pop((symbol, tick.id), None)
             if expected is not None:
-                if expected[0] != tick:
-                    found.different.append(expected[0])
+                if expected[0] == tick:
+                    continue
+                found.different.append(expected[0])
             elif tick.block_number is None or low <= tick.block_number <= high:
                 found.superfluous.append(tick)
+            else:
+                continue
+            found.blocks.add((symbol, tick.block_hash))
     found.missing += [tick for tick, _ in left.values()]
+    found.blocks |= {(tick.symbol, tick.block_hash) for tick in (*found.missing, *found.different)}
     for ticks in (found.missing, found.superfluous, found.different):
         ticks.sort(key=lambda tick: (tick.symbol, tick.seq, tick.id))
     return found
@@ -126,20 +126,20 @@ def _stored(api: ApiClient, symbol: str, start: int, end: int) -> Iterator[Tick]
 
 
 def mend(writer: ApiWriter, chain: Range, found: Differences) -> None:
-    """Retract the blocks with superfluous or different ticks, and store the ticks of the chain again."""
-    wrong = {(tick.symbol, tick.block_hash) for tick in (*found.superfluous, *found.different) if tick.block_hash}
-    bodies: dict[tuple[str, str | None], list[str]] = {key: [] for key in found.blocks}
+    """Retract the blocks that differ, and store the ticks of the chain again. A block whose ticks are missing is
+    retracted, too: they may be stored with another time."""
+    bodies: dict[tuple[str, str], list[str]] = {(symbol, hash): [] for symbol, hash in found.blocks if hash}
     for tick, body in chain.ticks.values():
-        if (key := (tick.symbol, tick.block_hash)) in bodies:
+        if (key := (tick.symbol, tick.block_hash or "")) in bodies:
             bodies[key].append(body)
-    items: list[str] = []
-    for (symbol, block_hash), ticks in sorted(bodies.items(), key=str):
-        block = {"symbol": symbol, "block_hash": block_hash}
-        if (symbol, block_hash) in wrong:
-            items += [json.dumps({"retract": block})]
-            items += [json.dumps({"restore": block})] if ticks else []
-        items += ticks
-    writer.ticks(items)
+    blocks = [({"symbol": symbol, "block_hash": hash}, ticks) for (symbol, hash), ticks in sorted(bodies.items())]
+    # A tick may be stored under another block than its own. So all retractions come first.
+    items = [json.dumps({"retract": block}) for block, _ in blocks]
+    for block, ticks in blocks:
+        items += [json.dumps({"restore": block}), *ticks] if ticks else []
+    # Twice, because a candle is made anew when a tick of its minute goes. So candles become right, too, if ticks were
+    # changed in the database, past its triggers.
+    writer.ticks(items * 2)
 
 
 def cover(api: ApiClient, writer: ApiWriter, chain: Range) -> None:

@@ -11,7 +11,7 @@ from contextlib import closing
 from typing import Any
 
 from tests.functional.anvil import SECONDS, Anvil
-from tests.marketdata.source.provider import Provider
+from tests.marketdata.source.provider import Provider, error
 
 Lie = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 """Changes a list of logs that the node has answered."""
@@ -20,7 +20,8 @@ Lie = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 class LyingNode(Provider):
     """Passes requests on. ``logs`` changes the logs of each answer of ``eth_getLogs`` that has logs, except of
     searches for the creation of a pool, which name two topics. ``receipts`` changes the logs of each receipt. While
-    they are None, the answers are honest. ``calls`` counts the calls by method."""
+    they are None, the answers are honest. ``calls`` counts the calls by method. Ranges of more than ``most_blocks`` are
+    refused; ``ranges`` are those that were not."""
 
     def __init__(self, chain: Anvil) -> None:
         super().__init__(lambda request, _: self._passed_on(request))
@@ -29,8 +30,16 @@ class LyingNode(Provider):
         self.logs: Lie | None = None
         self.receipts: Lie | None = None
         self.calls: dict[str, int] = {}
+        self.most_blocks: int | None = None
+        self.ranges: list[tuple[int, int]] = []
 
     def _passed_on(self, request: Any) -> Any:
+        for call in request if isinstance(request, list) else [request]:
+            if _asks_for_swaps(call) and "fromBlock" in call["params"][0]:
+                first, last = (int(call["params"][0][name], 16) for name in ("fromBlock", "toBlock"))
+                if self.most_blocks is not None and last - first >= self.most_blocks:
+                    return error(request, f"range {last - first + 1} exceeds limit of {self.most_blocks}", -32602)
+                self.ranges.append((first, last))
         with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=SECONDS)) as connection:
             connection.request("POST", "/", json.dumps(request), {"Content-Type": "application/json"})
             answer = json.loads(connection.getresponse().read())
@@ -38,15 +47,18 @@ class LyingNode(Provider):
         calls = {call["id"]: call for call in asked}
         with self._lock:
             for call in answers:
-                method, parameters = calls[call["id"]]["method"], calls[call["id"]]["params"]
+                method = calls[call["id"]]["method"]
                 self.calls[method] = self.calls.get(method, 0) + 1
-                is_logs = method == "eth_getLogs" and len(parameters[0]["topics"]) == 1
-                if self.logs is not None and is_logs and call.get("result"):
+                if self.logs is not None and _asks_for_swaps(calls[call["id"]]) and call.get("result"):
                     call["result"] = self.logs(call["result"])
                 if self.receipts is not None and method == "eth_getBlockReceipts":
                     for receipt in call["result"]:
                         receipt["logs"] = self.receipts(receipt["logs"])
         return answer
+
+
+def _asks_for_swaps(call: dict[str, Any]) -> bool:
+    return call["method"] == "eth_getLogs" and len(call["params"][0]["topics"]) == 1
 
 
 class Lies:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
 import re
 import shutil
@@ -14,44 +12,21 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.functional.anvil import Anvil
 from tests.functional.chain_market import Market
 from tests.functional.evm_packages import FIRST_INSTALL_SECONDS, EvmPackages
 from tests.functional.ingestor_process import BackfillProcess
+from tests.functional.lying_node import LyingNode
 from tests.functional.market_process import SECONDS, Client
 from tests.functional.serving import until
-from tests.marketdata.source.provider import Provider, error
 
 pytestmark = [pytest.mark.functional, pytest.mark.timeout(FIRST_INSTALL_SECONDS)]
 
 CONFIRMATIONS = 12
 MAX_BLOCKS = 7
 """The number of blocks that the provider answers for in one request."""
-
-
-class ShortRanges(Provider):
-    """Passes requests on to the chain. It answers only short ranges, and records them."""
-
-    def __init__(self, chain: Anvil) -> None:
-        super().__init__(lambda request, _: self._pass_on(request))
-        self._port = chain.port
-        self.ranges: list[tuple[int, int]] = []
-
-    def _pass_on(self, request: Any) -> Any:
-        for call in request if isinstance(request, list) else [request]:
-            # The search for the creation of a pool has two topics.
-            if call["method"] == "eth_getLogs" and len(call["params"][0]["topics"]) == 1:
-                first, last = (int(call["params"][0][name], 16) for name in ("fromBlock", "toBlock"))
-                if last - first >= MAX_BLOCKS:
-                    return error(request, f"range {last - first + 1} exceeds limit of {MAX_BLOCKS}", -32602)
-                self.ranges.append((first, last))
-        with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=SECONDS)) as connection:
-            connection.request("POST", "/", json.dumps(request), {"Content-Type": "application/json"})
-            return json.loads(connection.getresponse().read())
 
 
 class Past(Market):
@@ -178,9 +153,10 @@ def test_the_recipe_of_the_manual_stores_what_is_below_start_block(past: Past) -
 def test_a_killed_backfill_reads_no_finished_range_again(past: Past) -> None:
     past.forget()
     past.trade_and_bury(40)
-    with closing(ShortRanges(past.chain)) as provider, ExitStack() as stack:
+    with closing(LyingNode(past.chain)) as provider, ExitStack() as stack:
         stack.callback(past.backfill.configure, url=past.chain.url, requests_per_s=5000)
         stack.callback(past.backfill.kill)
+        provider.most_blocks = MAX_BLOCKS
         past.backfill.configure(url=provider.url, requests_per_s=20)
         past.backfill.start()
         until(past.finished, SECONDS)
