@@ -186,7 +186,7 @@ class Checkpoints:
             )
 
     def _check_session(self, guard: Guard, served: ServedCard, request: dict[str, Any] | None) -> None:
-        expect_same_card(served.identity, guard.before)
+        expect_same_card(served.identity, guard)
         if request is not None:
             expect_binding(request["expected_binding"], guard.before.binding)
 
@@ -289,7 +289,7 @@ class Checkpoints:
                 session_tools.REPLAY,
                 arguments,
                 timeout=remaining,
-                maximum=remaining + guard.before.build_timeout,
+                maximum=remaining + guard.result["build_timeout_s"],
                 on_progress=progress,
                 cancel=operation.cancelled,
             )
@@ -309,7 +309,7 @@ class Checkpoints:
         snapshot = served.catalog.snapshots[operation.snapshot_ref]
         found = proof.checks(snapshot, reading)
         operation.observed = session_tools.observed(snapshot, reading, found)
-        guard.confirm()
+        guard.confirm(reading["binding"])
         reason = proof.drift_reason(found, reading["causes"])
         if reason is not None:
             raise drifted(reason, operation.observed)

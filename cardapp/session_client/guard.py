@@ -13,13 +13,14 @@ from typing import Any
 
 from cardapp import procfs
 from cardapp.card.model import Identity
-from cardapp.card_loader import CardLoader, FileStatus
+from cardapp.card_loader import CardLoader
 from cardapp.errors import CardAppError, CheckpointRejected, SessionUnavailable
 from cardapp.mcp.client import McpClient
 from cardapp.session_client.link import Choice, SessionLink
 from cardapp.session_client.session_tools import (
     Binding,
     BindingResult,
+    BoundCard,
     card_difference,
     card_of,
     session_binding,
@@ -33,34 +34,14 @@ _END_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Everything that identifies the session and the card at one moment."""
+    """Everything that identifies the session at one moment, and what it says about itself and its card."""
 
     choice: Choice
     socket: SocketIdentity | None
     peer_pid: int | None
     peer_start: int | None
-    result: BindingResult
-    source: tuple[FileStatus | None, str]
-    """The status and the SHA-256 of the card's source file."""
-
-    @property
-    def container(self) -> tuple[int, int] | None:
-        """The pid of a container's first process and its start time; None if the session is in no container."""
-        process = self.result["container_process"]
-        return (process["pid"], process["started"]) if process is not None else None
-
-    @property
-    def binding(self) -> Binding:
-        return Binding.of(self.result)
-
-    @property
-    def card(self) -> Identity:
-        return card_of(self.result)
-
-    @property
-    def build_timeout(self) -> float:
-        """The session's time limit for a build, in seconds. It is not compared."""
-        return self.result["build_timeout_s"]
+    binding: Binding
+    card: Identity
 
 
 class Guard:
@@ -72,28 +53,24 @@ class Guard:
         # The socket's identity is read before a connection is opened. If the socket is replaced in between, the
         # fingerprints differ.
         (choice, socket), self.client = link.held()
-        self.before = self._fingerprint(choice, socket, self.client)
+        self.result: BindingResult = session_binding(self.client, seconds=_BINDING_SECONDS)
+        self.before = _fingerprint(choice, socket, self.client, self.result)
+        self._source = card_loader.source_version()
 
-    def _fingerprint(self, choice: Choice, socket: SocketIdentity | None, client: McpClient) -> Fingerprint:
-        return Fingerprint(
-            choice=choice,
-            socket=socket,
-            peer_pid=client.peer_pid,
-            peer_start=client.peer_start,
-            result=session_binding(client, seconds=_BINDING_SECONDS),
-            source=self._card_loader.source_version(),
-        )
-
-    def confirm(self) -> None:
-        """Compare with the first fingerprint. Raises :class:`CheckpointRejected`, which names the first difference."""
-        rejected = self.rejection()
+    def confirm(self, told: BoundCard) -> None:
+        """Compare with the first fingerprint. ``told`` is what the replay's result says about the session and its card.
+        Raises :class:`CheckpointRejected`, which names the first difference."""
+        rejected = self.rejection(told)
         if rejected is not None:
             raise rejected
 
-    def rejection(self) -> CheckpointRejected | None:
-        """Compare with the first fingerprint. Returns the rejection for the first difference; None if there is none."""
+    def rejection(self, told: BoundCard | None = None) -> CheckpointRejected | None:
+        """Compare with the first fingerprint. Returns the rejection for the first difference; None if there is none.
+
+        The session is asked again if there is no ``told``, because the replay has failed.
+        """
         before = self.before
-        if self._card_loader.source_version() != before.source:
+        if self._card_loader.source_version() != self._source:
             return CheckpointRejected(
                 "the card's source changed during the replay: look at the page again, then sync", code="source_changed"
             )
@@ -111,7 +88,10 @@ class Guard:
         if fault is not None:
             return CheckpointRejected(fault, code="container_changed")
         now = identity(choice.socket)
-        after = self._second_fingerprint(choice, now)
+        if told is not None:
+            after: Fingerprint | None = _fingerprint(choice, now, self.client, told)
+        else:
+            after = self._second_fingerprint(choice, now)
         if after is None:
             fault = self._container_fault(_END_SECONDS)
             if fault is not None:
@@ -138,10 +118,10 @@ class Guard:
 
         A container may be about to end, so this waits at most ``seconds`` for its end.
         """
-        if self.before.container is None:
+        process = self.result["container_process"]
+        if process is None:
             return None
-        name = self.before.choice.name
-        pid, started = self.before.container
+        name, pid, started = self.before.choice.name, process["pid"], process["started"]
         if procfs.is_frozen(pid):
             return (
                 f"the container of session {name!r} was paused during the replay: continue it with bin/card-session "
@@ -164,7 +144,7 @@ class Guard:
         None if both fail."""
         try:
             if not self.client.closed.is_set():
-                return self._fingerprint(choice, socket, self.client)
+                return _asked(choice, socket, self.client)
         except CardAppError:
             pass  # the held connection was just lost; the session may still answer over a new one
         try:
@@ -172,11 +152,19 @@ class Guard:
         except SessionUnavailable:
             return None
         try:
-            return self._fingerprint(choice, socket, client)
+            return _asked(choice, socket, client)
         except CardAppError:
             return None
         finally:
             client.close()
+
+
+def _asked(choice: Choice, socket: SocketIdentity | None, client: McpClient) -> Fingerprint:
+    return _fingerprint(choice, socket, client, session_binding(client, seconds=_BINDING_SECONDS))
+
+
+def _fingerprint(choice: Choice, socket: SocketIdentity | None, client: McpClient, told: BoundCard) -> Fingerprint:
+    return Fingerprint(choice, socket, client.peer_pid, client.peer_start, Binding.of(told), card_of(told))
 
 
 def expect_binding(expected: dict[str, Any], actual: Binding) -> None:
@@ -199,9 +187,9 @@ def _expect(expected: dict[str, Any], actual: dict[str, str], what: str, whose: 
         )
 
 
-def expect_same_card(served: Identity, session: Fingerprint) -> None:
+def expect_same_card(served: Identity, guard: Guard) -> None:
     """Reject a session if its card is not the served card, or is another revision of it."""
-    difference = card_difference(session.choice.name, session.result, served)
+    difference = card_difference(guard.before.choice.name, guard.result, served)
     if difference is not None:
-        identity_of_session = card_of(session.result).as_json()
-        raise CheckpointRejected(difference, code="identity_mismatch", extra={"identity": identity_of_session})
+        extra = {"identity": guard.before.card.as_json()}
+        raise CheckpointRejected(difference, code="identity_mismatch", extra=extra)

@@ -67,16 +67,21 @@ class EditorResult(TypedDict):
     socket: str
 
 
-class BindingResult(TypedDict):
-    """The members of the result of ``session_binding`` that the service uses."""
+class BoundCard(TypedDict):
+    """The session and its card, in the results of ``session_binding`` and of a replay, after which they are read."""
 
-    container_process: ContainerProcess | None
     container_id: str
     instance: str
     profile: str
     target: str
-    runtime: str
     card: CardResult
+
+
+class BindingResult(BoundCard):
+    """The members of the result of ``session_binding`` that the service uses."""
+
+    container_process: ContainerProcess | None
+    runtime: str
     card_source: str
     editor: EditorResult
     build_timeout_s: float
@@ -102,16 +107,16 @@ class Binding:
     target: str
 
     @classmethod
-    def of(cls, result: BindingResult) -> Binding:
-        """The binding in a result of ``session_binding``."""
+    def of(cls, result: BoundCard) -> Binding:
+        """The binding in a result of the session."""
         return cls(result["container_id"], result["instance"], result["profile"], result["target"])
 
     def as_json(self) -> dict[str, str]:
         return asdict(self)
 
 
-def card_of(result: BindingResult) -> Identity:
-    """The identity of the card in a result of ``session_binding``."""
+def card_of(result: BoundCard) -> Identity:
+    """The identity of the card in a result of the session."""
     card = result["card"]
     return Identity(card["id"], card["uuid"], card["version"], card["source_sha256"])
 
@@ -307,26 +312,30 @@ _ARENA = _record(base=_INTEGER, size=_INTEGER, used=_INTEGER, high_water=_INTEGE
 _NULL = {"type": "null"}
 _VALUES = {"type": "object", "additionalProperties": _record(value=_TEXT_OR_NULL, error=_TEXT_OR_NULL)}
 _NODES = _record(base=_NULL, size=_NULL, used=_NULL, high_water=_NULL, blocks=_BLOCKS)
+_BOUND: dict[str, dict[str, Any]] = {
+    "container_id": _SHORT,
+    "instance": _SHORT,
+    "profile": _SHORT,
+    "target": _SHORT,
+    "card": _record(
+        id={"type": "string", "pattern": "^[a-z0-9][a-z0-9-]*$", "maxLength": 200},
+        uuid=_SHORT,
+        version=_SHORT,
+        source_sha256={"type": "string", "pattern": "^[0-9a-f]{64}$"},
+        title=_SHORT,
+    ),
+}
 _BY_TOOL = {
     "session_binding": _record(
+        **_BOUND,
         container_process={"anyOf": [_record(pid=_INTEGER, started=_INTEGER), _NULL]},
-        container_id=_SHORT,
-        instance=_SHORT,
-        profile=_SHORT,
-        target=_SHORT,
         runtime=_SHORT,
-        card=_record(
-            id={"type": "string", "pattern": "^[a-z0-9][a-z0-9-]*$", "maxLength": 200},
-            uuid=_SHORT,
-            version=_SHORT,
-            source_sha256={"type": "string", "pattern": "^[0-9a-f]{64}$"},
-            title=_SHORT,
-        ),
         card_source={"type": "string", "maxLength": 4096},
         editor=_record(socket={"type": "string", "pattern": "^[^\\u0000]*$"}),
         build_timeout_s={"type": "number", "minimum": 0, "maximum": 3600},
     ),
     REPLAY: _record(
+        binding=_record(**_BOUND),
         method={"enum": ["rerun", "fork"]},
         fresh=_BOOLEAN,
         fallbacks={"type": "array", "items": {"enum": list(SLOW_FALLBACKS)}, "maxItems": 1000},

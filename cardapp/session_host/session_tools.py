@@ -44,15 +44,19 @@ def tool_schema(properties: dict[str, Schema], *, optional: tuple[str, ...] = ()
 NOTHING = tool_schema({})
 
 AVAILABILITY = {"available": BOOLEAN, "reason": TEXT_OR_NULL}
+BOUND: dict[str, Schema] = {
+    "container_id": TEXT,
+    "instance": TEXT,
+    "profile": TEXT,
+    "target": TEXT,
+    "card": closed_object({"id": TEXT, "uuid": TEXT, "version": TEXT, "source_sha256": TEXT, "title": TEXT}),
+}
+"""The session and its card. A replay's result has them as they are after it."""
 BINDING_OUT = tool_schema(
     {
-        "container_id": TEXT,
-        "instance": TEXT,
-        "profile": TEXT,
-        "target": TEXT,
+        **BOUND,
         "runtime": TEXT,
         "container_process": {"anyOf": [closed_object({"pid": INTEGER, "started": INTEGER}), {"type": "null"}]},
-        "card": closed_object({"id": TEXT, "uuid": TEXT, "version": TEXT, "source_sha256": TEXT, "title": TEXT}),
         "card_source": TEXT,
         "source_directory": TEXT,
         "editor": closed_object({"socket": TEXT, **AVAILABILITY}),
@@ -152,6 +156,7 @@ REPLAY_OUT = tool_schema(
     {
         "generation": INTEGER,
         "snapshot_ref": TEXT,
+        "binding": closed_object(BOUND),
         "method": {"enum": ["rerun", "fork"]},
         "fresh": BOOLEAN,
         "fallbacks": {"type": "array", "items": {"enum": list(SLOW_FALLBACKS)}, "maxItems": 1000},
@@ -273,23 +278,18 @@ class SessionTools:
 
     def binding(self, _arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
         session, record, container = self._session, self._session.record, self._session.instance.container
-        try:
-            card = session.identity().as_json() | {"title": session.title()}
-            build_timeout = session.build_timeout()
-        except (OSError, ValueError) as error:
-            raise ToolFailure("card_unreadable", f"the card's source cannot be read: {error}") from error
+        bound = self._bound()
         editor = session.editor.condition()
         debugger = session.gdb.condition()
         return {
-            **self._expected_binding(),
+            **bound,
             "runtime": record.runtime,
             "container_process": container.as_json() if container is not None else None,
-            "card": card,
             "card_source": record.card_source,
             "source_directory": record.source_directory,
             "editor": {"socket": str(session.directory.nvim_socket), "available": editor is None, "reason": editor},
             "debugger": {"available": debugger is None, "reason": debugger},
-            "build_timeout_s": build_timeout,
+            "build_timeout_s": session.build_timeout(),
         }
 
     def replay(self, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
@@ -315,7 +315,9 @@ class SessionTools:
         return {
             "generation": arguments["generation"],
             "snapshot_ref": arguments["snapshot_ref"],
-        } | replay.replay()
+            **replay.replay(),
+            "binding": self._bound(),
+        }
 
     def reset(self, _arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
         session = self._session
@@ -361,6 +363,13 @@ class SessionTools:
         return found | {"instance": session.instance.name, "editor_alive": session.editor.condition() is None}
 
     # -- parts of the handlers -----------------------------------------------------------------------------------------
+
+    def _bound(self) -> dict[str, Any]:
+        try:
+            card = self._session.identity().as_json() | {"title": self._session.title()}
+        except (OSError, ValueError) as error:
+            raise ToolFailure("card_unreadable", f"the card's source cannot be read: {error}") from error
+        return {**self._expected_binding(), "card": card}
 
     def _expected_binding(self) -> dict[str, str]:
         """The members of the binding that a replay must name."""

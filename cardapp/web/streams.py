@@ -147,7 +147,7 @@ def _take(text: str, stream: EditorStream, flags: EditorFlags, services: Service
         _input(message, stream)
 
 
-def parsed(text: str) -> dict[str, Any]:
+def parsed(text: str) -> Mapping[str, Any]:
     """The message of a client. Each key, wheel turn and drag is one, so its few fields are checked here and not by the
     schema ``EditorUiMessage``, which describes them."""
     try:
@@ -160,7 +160,8 @@ def parsed(text: str) -> dict[str, Any]:
     for name, is_valid in checks.items():
         if not is_valid(message[name]):
             raise InvalidValue.of(f"/{name}", "is not what EditorUiMessage allows")
-    return message
+    checked: Mapping[str, Any] = message
+    return checked
 
 
 def _is_text(least: int, most: int) -> Callable[[Any], bool]:

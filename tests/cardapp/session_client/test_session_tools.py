@@ -7,7 +7,9 @@ from cardapp.session_client.session_tools import SLOW_FALLBACKS, result_faults
 from cardapp.session_host import session_tools
 from cardapp.web.schemas import definitions
 
+CARD = {"id": "arena", "uuid": "u", "version": "1", "source_sha256": "0" * 64, "title": "Arena"}
 READING = {
+    "binding": {"container_id": "c", "instance": "i", "profile": "p", "target": "t", "card": CARD},
     "method": "fork", "fresh": False, "fallbacks": [], "file": None, "line": None, "function": None,
     "causes": [], "inside": None, "signal": None, "values": {}, "allocator": None, "stop_id": "x",
 }  # fmt: skip
