@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from cardapp.card.constant import Language
+from cardapp.card.constant import Language, NoValue
 
 _QUOTED = re.compile(r"""[LuU]?8?"(?:\\.|[^"\\])*"|'(?:\\.[^']*|[^'\\])'""", re.DOTALL)
 _SIGN = re.compile(rf"{_QUOTED.pattern}|[{{}}\[\](),=:]", re.DOTALL)
@@ -37,20 +37,36 @@ class Aggregate(NamedTuple):
     items: Sequence[Item]
 
     @property
+    def _container(self) -> str:
+        """The prefix without the ``*`` of an owning pointer."""
+        return self.prefix.removeprefix("* ")
+
+    @property
     def holds_one(self) -> bool:
-        """Whether it is an optional or a variant, whose value can be written without braces."""
-        return self.prefix.startswith(("std::optional", "std::variant"))
+        """Whether it is an optional, a variant or an any, whose value can be written without braces around it."""
+        return self._container.startswith(("std::optional", "std::variant", "std::any"))
+
+    @property
+    def held(self) -> Aggregate | str | None:
+        """The value in what :attr:`holds_one`; None if there is none."""
+        return self.items[0].value if self.items else None
 
     def is_set(self, language: Language) -> bool:
         """Whether the order of the elements says nothing."""
         if language == "rust":
             return self.opening == "{" and not self.prefix and all(item.name is None for item in self.items)
-        return re.match(r"std::(?:unordered_)?(?:multi)?set\b", self.prefix) is not None
+        return re.match(r"std::(?:unordered_)?(?:multi)?set\b", self._container) is not None
+
+    def is_map(self, language: Language) -> bool:
+        """Whether the debugger shows the elements of a map, each with its key as its name."""
+        if language == "rust":
+            return self.opening == "{" and not self.prefix and any(item.name is not None for item in self.items)
+        return re.match(r"std::(?:unordered_)?(?:multi)?map\b", self._container) is not None
 
     @property
     def bare(self) -> str:
         """The name in the prefix, without its scope and type arguments."""
-        match = re.match(r"[\w:]+", self.prefix)
+        match = re.match(r"[\w:]+", self._container)
         return match[0].rpartition("::")[2] if match else ""
 
 
@@ -63,7 +79,7 @@ def parse(text: str, language: Language, depth: int = 0) -> Aggregate | None:
     if at is None or depth > _MAX_DEPTH:
         return None
     prefix, opening, inner = text[:at].strip(), text[at], text[at + 1 : -1]
-    if opening == "(" and not prefix and len(list(_split(inner, ","))) < 2:
+    if opening == "(" and not prefix and inner.strip() and len(list(_split(inner, ","))) < 2:
         return None  # an expression in parentheses
     items: list[Item] = []
     repeated = _ARRAY.fullmatch(inner) if opening == "[" else None
@@ -127,25 +143,86 @@ def key_of(name: str | None) -> str | None:
 
 
 def _items(part: str, language: Language, depth: int) -> Iterator[Item]:
-    name, value = _named(part)
+    name, value = _named(part, language)
     count = 1
     if (repeated := _REPEATED.fullmatch(value)) and " <repeats " not in repeated[1]:
         value, count = repeated[1], min(int(repeated[2]), _MAX_REPEATED)
     yield from [Item(name, parse(value, language, depth + 1) or value)] * count
 
 
-def _named(part: str) -> tuple[str | None, str]:
-    """The name, or the key, and the value: ``x = 1``, ``.x = 1``, ``x: 1``, ``["saw"] = 1``."""
+def _named(part: str, language: Language) -> tuple[str | None, str]:
+    """The name and the value: ``x = 1``, ``.x = 1`` and, in Rust, ``x: 1``. A key is in brackets, as gdb writes it:
+    ``["saw"] = 1``. In C and C++ ``saw: 1`` is one, too."""
     for at, sign in _signs(part):
         if sign in "{(" or (sign == "[" and at > 0):
             break
         around = part[max(at - 1, 0) : at + 2]
         if (sign == "=" and not re.search(r"[=!<>]=|==", around)) or (sign == ":" and "::" not in around):
             name = part[:at].strip()
-            if name and "::" not in name:  # else it is a container: std::vector of length 1 = {5}
-                return " ".join(name.removeprefix(".").split()), part[at + 1 :].strip()
+            is_key = name.startswith("[")
+            # Else it is a container: std::vector of length 1 = {5}
+            if name and "::" not in name and (sign == ":" or language != "rust" or is_key):
+                name = " ".join(name.removeprefix(".").split())
+                if sign == ":" and language != "rust" and not is_key:
+                    name = f"[{name}]"
+                return name, part[at + 1 :].strip()
             break
     return None, part
+
+
+def arranged(said: Aggregate, known: Aggregate | None, language: Language) -> Aggregate:
+    """What a learner wrote, with the names that ``known``, a value of the same kind, has: the keys of a map.
+
+    :raises NoValue: it is no way to write a map in the language.
+    """
+    if known is None:
+        return said
+    if known.is_map(language):
+        return said._replace(items=[_element(item, language) for item in said.items])
+    names = {key_of(each.name): each.name for each in known.items if each.name is not None}
+    return said._replace(items=[Item(names.get(key_of(name), name), value) for name, value in said.items])
+
+
+def _element(item: Item, language: Language) -> Item:
+    """The element of a map, with its key as the name. C++ writes it ``{"saw", 1}``."""
+    name, value = item
+    if language == "rust":
+        if name is None:
+            raise NoValue("write a map as {key: value}")
+        return item
+    if name is not None and name.startswith("["):
+        return item
+    if name is not None or isinstance(value, str) or len(value.items) != 2 or value.prefix:
+        raise NoValue("write a map as {{key, value}}")
+    key, element = value.items
+    return Item(f"[{spelled(key.value, language)}]", element.value)
+
+
+def without_holder(said: Aggregate | str, holder: Aggregate) -> Aggregate | str | None:
+    """What ``said`` has in ``holder``, which holds one value: in braces of its own, or alone. None: nothing."""
+    if isinstance(said, str):
+        return said
+    if said.holds_one:
+        return said.held
+    is_nothing = not said.items and (not said.prefix or said.bare == "nullopt")
+    if is_nothing and holder.bare == "optional":
+        return None
+    is_wrapped = not said.prefix and len(said.items) == 1 and said.items[0].name is None
+    return said.held if is_wrapped and _depth(said) > _depth(holder.held) else said
+
+
+def _depth(value: Aggregate | str | None) -> int:
+    """How many brackets are in one another."""
+    if not isinstance(value, Aggregate):
+        return 0
+    return 1 + max((_depth(each.value) for each in value.items), default=0)
+
+
+def spelled(value: Aggregate | str, language: Language) -> str:
+    """The value as one text."""
+    if isinstance(value, str):
+        return value
+    return text_of(value, language, [(name, spelled(part, language)) for name, part in value.items])
 
 
 def _without_cast(prefix: str) -> str:

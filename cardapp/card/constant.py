@@ -82,13 +82,13 @@ _C_NUMBER = re.compile(
     r"""(?P<float>0x(?:[0-9a-f']*\.[0-9a-f']+|[0-9a-f']+\.?)p[-+]?\d+
               | (?:\d[\d']*\.[\d']*|\.\d[\d']*)(?:e[-+]?\d+)?  |  \d[\d']*e[-+]?\d+)(?P<precision>[fl]?)
       | (?P<digits>0x[0-9a-f][0-9a-f']*|0b[01][01']*|\d[\d']*)(?P<suffix>(?:ll?|z)u|u?(?:ll?|z)?)""",
-    re.VERBOSE | re.IGNORECASE,
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
 _RUST_NUMBER = re.compile(
     r"""(?P<float>\d[\d_]*(?:\.\d[\d_]*(?:[eE][-+]?\d+)?|[eE][-+]?\d+|\.(?![\w.]))|\d[\d_]*(?=f(?:32|64)))
         (?P<precision>f32|f64|)
       | (?P<digits>0x[0-9a-fA-F_]+|0b[01_]+|0o[0-7_]+|\d[\d_]*)(?P<suffix>[iu](?:8|16|32|64|128|size)|)""",
-    re.VERBOSE,
+    re.VERBOSE | re.ASCII,
 )
 _CHARACTER = re.compile(r"(?P<prefix>u8|[LuUb])?'(?P<text>\\.[^']*|[^'\\])'")
 _OPERATOR = re.compile(r"<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^~!<>()?:]")

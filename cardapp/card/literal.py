@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final, Literal, NamedTuple
 
 from cardapp.card import aggregate
-from cardapp.card.aggregate import Aggregate
+from cardapp.card.aggregate import Aggregate, arranged, spelled, without_holder
 from cardapp.card.constant import Language, NoValue, Number, evaluate, unescaped
 from cardapp.card.model import NOT_RECORDED
 
@@ -20,12 +21,13 @@ Kind = Literal["pointer", "integer", "float", "truth", "character", "text", "agg
 
 NULL: Final = "0x0"
 _NULLS = frozenset(["NULL", "nullptr", "null"])
+_WORDS = _NULLS | {"true", "false"}
 _NULL_CALL = re.compile(
     r"\(\s*(?:const\s+)?(?:struct\s+)?[\w:]+\s*\*+\s*\)\s*(?:0|NULL)|(?:(?:std|core)::)?ptr::null(?:_mut)?\(\)"
 )
 """A null pointer that is cast, and the call that makes one in Rust."""
-_MINUS = str.maketrans({"\u2212": "-", "\u00a0": " ", "\u2009": " ", "\u202f": " "})
-"""What is pasted from a text: the minus sign, and blanks that are none of the language."""
+_MINUS = str.maketrans("\u2212\u2010\u2011\u2012\u2013\u00a0\u2009\u202f", "-----   ")
+"""What is pasted from a text: the minus sign, hyphens and dashes, and blanks that are none of the language."""
 
 
 class Constant(NamedTuple):
@@ -106,13 +108,13 @@ def _read(text: str, language: Language, like: str | None, letter: str | None, c
     text = text if '"' in text else text.translate(_MINUS)
     if kind == "pointer":
         return _pointer(text, language, like or "", constants)
-    if kind == "name" and text in constants:
-        return constants[text].value
-    is_variant = kind in ("name", "aggregate") and language == "rust"
-    if (kind == "name" or is_variant) and re.fullmatch(r"[A-Za-z_][\w:]*|\(.*\|.*\)", text):
-        return text
     if kind in (None, "name") and text.startswith('"'):
         return _text(text)
+    if kind == "name" and language != "rust":
+        return _enumerator(text, language, like or "", constants)
+    is_variant = kind in ("name", "aggregate") and language == "rust"
+    if is_variant and _NAME.fullmatch(text):
+        return text
     # In Rust a name may be one of several variants, of which others have parts.
     if kind == "aggregate" or is_variant or (kind in (None, "name") and aggregate.parse(text, language) is not None):
         return _aggregate(text, language, like, constants)
@@ -122,7 +124,10 @@ def _read(text: str, language: Language, like: str | None, letter: str | None, c
     found = re.fullmatch(r"(-?\d+) ('.*')", text)  # a character as gdb prints it: 97 'a'
     if kind == "float" and (special := re.fullmatch(r"(-?)(nan|inf)(?:inity)?", text, re.IGNORECASE)):
         return special[1] + special[2].lower()
-    number = evaluate(found[2] if found else text, language)
+    try:
+        number = evaluate(found[2] if found else text, language)
+    except NoValue as error:
+        raise _told(text, kind, error) from None
     if found and (int(number.value) - int(found[1])) % 256:
         raise NoValue(f"{found[2]} is not {found[1]}")
     return _number(number, kind, language)
@@ -136,6 +141,55 @@ def _known(text: str, constants: Constants, default: str | None = None) -> str:
     return found.value if found.number is None or found.value in ("true", "false") else str(found.number)
 
 
+_NAME = re.compile(r"[A-Za-z_][\w:]*", re.ASCII)
+_ENUMERATORS = re.compile(rf"\(?\s*{_NAME.pattern}(?:\s*\|\s*{_NAME.pattern})*\s*\)?", re.ASCII)
+
+
+def _enumerator(text: str, language: Language, like: str, constants: Constants) -> str:
+    """An enumerator, or flags, by its name: also if its number or a part of its scope was typed."""
+    found = constants.get(_as_enumerator(text, like))
+    if found is not None:
+        return found.value
+    if not _ENUMERATORS.fullmatch(text) or text in _WORDS:
+        return _number(evaluate(_known(text, constants), language), "name", language)
+    names = [_scoped(each, like) for each in _NAME.findall(text)]
+    return names[0] if len(names) == 1 else f"({' | '.join(names)})"
+
+
+def _as_enumerator(text: str, like: str) -> str:
+    """The text as an expression of gdb of the same type as the enumerator ``like``."""
+    name = _NAME.search(like)
+    return f"(__typeof__({name[0]})) ({text})" if name else text
+
+
+def _scoped(name: str, like: str) -> str:
+    """The enumerator with the whole scope that ``like`` has, if it has a part of it."""
+    full = _NAME.search(like)
+    scope = full[0].rpartition("::")[0] if full else ""
+    mine, _, last = name.rpartition("::")
+    has_part = scope and (not mine or f"::{scope}".endswith(f"::{mine}"))
+    return f"{scope}::{last}" if has_part else name
+
+
+def _told(text: str, kind: Kind | None, error: NoValue) -> NoValue:
+    """The error; for what other languages or a word processor write, it says how to write it."""
+    instead = None
+    if kind in ("truth", None) and text.lower() in ("true", "false"):
+        instead = text.lower()
+    elif kind in ("character", None) and (quoted := re.fullmatch("[‘’‚‛](.)[‘’]", text)):
+        instead = f"'{quoted[1]}'"
+    elif kind == "character" and len(text) == 1:
+        instead = f"'{text}'"
+    elif kind in ("pointer", None) and text == "None":
+        instead = "NULL"
+    elif kind is None and (quoted := _TYPOGRAPHIC.fullmatch(text)):
+        instead = f'"{quoted[1]}"'
+    elif kind is None and _NAME.fullmatch(text):
+        instead = f'"{text}" for a text'
+    return error if instead is None else NoValue(f"write {instead}")
+
+
+_TYPOGRAPHIC = re.compile("[“”„«»‘’](.*)[“”«»‘’]")
 _NAMED = re.compile(r"(?<![\w.'\\])[A-Za-z_]\w*")
 _MAX_NAMED = 200
 
@@ -145,18 +199,23 @@ def named(typed: str, language: Language, like: str | None = None) -> set[str]:
     kind = kind_of(like, language)
     if kind == "text":
         return set()
-    found = aggregate.parse(typed, language)
+    found, known = aggregate.parse(typed, language), _parsed(like, language)
+    if known is not None and known.holds_one:
+        content = without_holder(found or typed, known)
+        return set() if content is None else named(spelled(content, language), language, _like(known.held, language))
     if found is not None:
-        known = aggregate.parse(like, language) if like is not None else None
-        parts = ((each.value, model_of(each.name, at, known)) for at, each in enumerate(found.items))
+        with suppress(NoValue):
+            found = arranged(found, known, language)
+        parts = [(value, model_of(name, at, known, language)) for at, (name, value) in enumerate(found.items)]
         return {
-            name
-            for value, model in parts
-            for name in named(spelled(value, language), language, None if model is None else spelled(model, language))
+            name for value, model in parts for name in named(spelled(value, language), language, _like(model, language))
         }
     text = typed.strip().translate(_MINUS)
-    names = {*_NAMED.findall(text)} - _NULLS - {"true", "false"}
-    return {text} if names and '"' not in text and len(text) <= _MAX_NAMED else set()
+    if '"' in text or len(text) > _MAX_NAMED:
+        return set()
+    if kind == "name" and language != "rust":
+        return set() if text in _WORDS else {_as_enumerator(text, like or "")}
+    return {text} if {*_NAMED.findall(text)} - _WORDS else set()
 
 
 def _number(number: Number, kind: Kind | None, language: Language) -> str:
@@ -194,11 +253,14 @@ def _pointer(text: str, language: Language, like: str, constants: Constants) -> 
     if _FUNCTION.fullmatch(content):
         return _function(text)
     has_content = text.startswith('"') or aggregate.parse(text, language) is not None
-    if text.startswith("*") or has_content or (content and not text.startswith("0x")):
+    if text.startswith("*") or has_content or (content and (content.isdecimal() or not text.startswith("0x"))):
         inner = text.removeprefix("*").strip()
         return f"* {inner and _read(inner, language, content or None, None, constants)}".rstrip()
     address = re.fullmatch(r"(?:\([^()]*\*+\)\s*)?(.+)", text)
-    number = evaluate(_known(text, constants, address[1] if address else text), language)
+    try:
+        number = evaluate(_known(text, constants, address[1] if address else text), language)
+    except NoValue as error:
+        raise _told(text, "pointer", error) from None
     if isinstance(number.value, float) or number.form != "number" or number.value < 0:
         raise NoValue("this is no address")
     return hex(number.value)
@@ -227,6 +289,8 @@ def _text(text: str) -> str:
         return f'"{escaped(b"".join(unescaped(each) for each in _LITERAL.findall(text)))}"'
     if text[0] in "\"'" or text[-1] == '"':
         raise NoValue('write a text in double quotes, "…", or in none')
+    if quoted := _TYPOGRAPHIC.fullmatch(text):
+        raise NoValue(f'write "{quoted[1]}"')
     try:
         content = unescaped(text)
     except NoValue:  # a backslash of its own: C:\\dir
@@ -251,39 +315,55 @@ def escaped(content: bytes) -> str:
 
 
 def _aggregate(text: str, language: Language, like: str | None, constants: Constants) -> str:
-    found = aggregate.parse(text, language)
-    known = aggregate.parse(like, language) if like is not None else None
-    if found is None and known is not None and known.holds_one:
-        return _read(text, language, spelled(known.items[0].value, language) if known.items else None, None, constants)
+    found, known = aggregate.parse(text, language), _parsed(like, language)
+    if known is not None and known.holds_one:
+        content = without_holder(found or text, known)
+        if content is None:
+            return "nullopt"
+        return _read(spelled(content, language), language, _like(known.held, language), None, constants)
     if found is None:
         raise NoValue("write all parts, in the brackets of the language")
-    items = [(name, _part(name, value, at, language, known, constants)) for at, (name, value) in enumerate(found.items)]
+    found = arranged(found, known, language)
+    items = [
+        (_key(name, language, known, constants), _part(value, model_of(name, at, known, language), language, constants))
+        for at, (name, value) in enumerate(found.items)
+    ]
     return aggregate.text_of(found, language, items)
 
 
-def _part(
-    name: str | None,
-    value: Aggregate | str,
-    at: int,
-    language: Language,
-    known: Aggregate | None,
-    constants: Constants,
-) -> str:
-    model = model_of(name, at, known)
-    like = None if model is None else spelled(model, language)
-    return _read(spelled(value, language), language, like, None, constants)
+def _parsed(like: str | None, language: Language) -> Aggregate | None:
+    return aggregate.parse(like, language) if like is not None else None
 
 
-def model_of(name: str | None, at: int, known: Aggregate | None) -> Aggregate | str | None:
-    """The part of ``known`` that has this name or place. Beyond its end, the parts of an array are like its first."""
+def _like(model: Aggregate | str | None, language: Language) -> str | None:
+    return None if model is None else spelled(model, language)
+
+
+def _part(value: Aggregate | str, model: Aggregate | str | None, language: Language, constants: Constants) -> str:
+    return _read(spelled(value, language), language, _like(model, language), None, constants)
+
+
+def _key(name: str | None, language: Language, known: Aggregate | None, constants: Constants) -> str | None:
+    """The name, which is read as a value if it is the key of a map."""
+    if name is None or known is None or not known.is_map(language):
+        return name
+    like = known.items[0].name if known.items else None
+    read_key = _read(inner_key(name), language, None if like is None else inner_key(like), None, constants)
+    return read_key if language == "rust" else f"[{read_key}]"
+
+
+def inner_key(name: str) -> str:
+    """The key in a map's element, without the brackets around it."""
+    return name[1:-1].strip() if name.startswith("[") and name.endswith("]") else name
+
+
+def model_of(name: str | None, at: int, known: Aggregate | None, language: Language) -> Aggregate | str | None:
+    """The part of ``known`` that has this name or place. Beyond its end, the parts of an array are like its first, and
+    so are all elements of a map."""
     if known is None or not known.items:
         return None
+    if known.is_map(language):
+        return known.items[0].value
     if name is not None and any(each.name is not None for each in known.items):
         return next((each.value for each in known.items if aggregate.key_of(each.name) == aggregate.key_of(name)), None)
     return known.items[at if at < len(known.items) else 0].value
-
-
-def spelled(value: Aggregate | str, language: Language) -> str:
-    if isinstance(value, str):
-        return value
-    return aggregate.text_of(value, language, [(name, spelled(part, language)) for name, part in value.items])

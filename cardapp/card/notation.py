@@ -19,7 +19,7 @@ _FORMS = {
     "t": r"0[bB][01'_]+",
     "o": r"0o[0-7_]+|0[0-7]+",
     "c": r"b?'.*'",
-    "d": r"[\d'_]+",
+    "d": r"[0-9'_]+",
 }
 """How a number is typed in each notation, without sign and suffix."""
 
@@ -47,8 +47,9 @@ def integer(text: str, letter: str | None = None) -> int | None:
 
 def typed_in(text: str) -> str | None:
     """The letter of the notation in which the learner typed one number; None if it is no single number."""
+    plain = text.strip().lstrip("-+\u2010\u2011\u2012\u2013\u2212")
     for letter, form in _FORMS.items():
-        if re.fullmatch(rf"[-+\u2212]?(?:{form})_?(?:[uUlLzZ]*|[iu](?:8|16|32|64|128|size))", text.strip()):
+        if re.fullmatch(rf"(?:{form})_?(?:[uUlLzZ]*|[iu](?:8|16|32|64|128|size))", plain):
             return letter
     return None
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from cardapp.card import aggregate
-from cardapp.card.aggregate import Aggregate, Item, key_of
+from cardapp.card.aggregate import Aggregate, Item, arranged, key_of, spelled, without_holder
 from cardapp.card.constant import Language, NoValue, as_single, unescaped
-from cardapp.card.literal import Constants, Reading, kind_of, model_of, named, read, spelled
+from cardapp.card.literal import Constants, Reading, inner_key, kind_of, named, read
 from cardapp.card.model import NOT_RECORDED, Expectation, Snapshot
 from cardapp.card.notation import integer
 from cardapp.card.proof import same_value
@@ -35,32 +35,49 @@ def expected_at(snapshot: Snapshot, expression: str) -> Expectation:
     return next(found, Expectation(expression, NOT_RECORDED))
 
 
-def understood(
-    typed: str,
-    wanted: Expectation,
-    language: Language,
-    seen: str | None = None,
-    constants: Constants | None = None,
-) -> Reading:
-    """How ``typed`` is understood at a stop where the card expects ``wanted``, and the program has ``seen``, if known.
+class Judgement(NamedTuple):
+    """How a prediction is read, and whether that is the value there: None if there is no value to compare with."""
 
-    Only the kinds of these two values are used. ``constants`` are the values of texts that gdb evaluated.
+    reading: Reading
+    right: bool | None
+
+
+def judge(
+    typed: str, wanted: Expectation, seen: str | None, language: Language, constants: Constants | None = None
+) -> Judgement:
+    """Read ``typed`` at a stop where the card expects ``wanted``, and compare it with ``seen``, within the tolerance
+    that the card gives.
+
+    It is read as a value of the kind that the card expects, so that it reads the same before the program has run. What
+    is no value is never right. ``constants`` are the values of texts that gdb evaluated.
     """
-    like = seen if seen is not None else None if wanted.undefined else wanted.value
-    return read(typed, language, like, wanted.format, constants)
+    known = constants or {}
+    reading = read(typed, language, _kind_like(wanted), wanted.format, known)
+    if wanted.undefined:
+        return Judgement(reading, None)
+    if not typed.strip():
+        return Judgement(reading, False)
+    if seen is None:
+        return Judgement(reading, None)
+    said, there = (aggregate.parse(each, language) or each for each in (typed, seen))
+    return Judgement(reading, reading.reads is not None and _Comparison(wanted, language, known).is_same(said, there))
+
+
+def _kind_like(wanted: Expectation) -> str | None:
+    """The value whose kind the prediction has; None if the card has none."""
+    return None if wanted.undefined else wanted.value
 
 
 def names_in(
     said: Mapping[str, str], snapshot: Snapshot, values: Mapping[str, Any] | None, language: Language
 ) -> set[str]:
-    """The texts whose values only gdb may know, among the predictions and the ``values`` of the program, if it has
-    stopped: those with names of constants."""
+    """The texts whose values only gdb may know, among the predictions: those with names of constants. ``values`` are
+    the program's, if it has stopped."""
     found: set[str] = set()
     for expression, text in said.items():
-        seen = _seen(expected_at(snapshot, expression), values)
-        found |= named(text, language, seen)
-        if values is not None and kind_of(seen, language) == "name":
-            found.add(str(seen))
+        wanted = expected_at(snapshot, expression)
+        for like in {_kind_like(wanted), _seen(wanted, values)}:
+            found |= named(text, language, like)
     return found
 
 
@@ -82,16 +99,10 @@ def judged(
     right: dict[str, bool | None] = {}
     reads: dict[str, str | None] = {}
     for expression in dict.fromkeys([*said, *snapshot.ask]):
-        text, wanted = said.get(expression, ""), expected_at(snapshot, expression)
-        there = _seen(wanted, values)
-        seen[expression] = there
-        reads[expression] = understood(text, wanted, language, there, constants).reads
-        if wanted.undefined or there is None:
-            right[expression] = None
-        else:
-            right[expression] = is_right(text, wanted, there, language, constants)
-        if not text.strip() and not wanted.undefined:
-            right[expression] = False
+        wanted = expected_at(snapshot, expression)
+        seen[expression] = _seen(wanted, values)
+        found = judge(said.get(expression, ""), wanted, seen[expression], language, constants)
+        reads[expression], right[expression] = found.reading.reads, found.right
     by: Judge = "card" if values is None else "program"
     return {"prediction": seq, "said": dict(said), "reads": reads, "seen": seen, "right": right, "by": by}
 
@@ -109,17 +120,6 @@ def _seen(wanted: Expectation, values: Mapping[str, Any] | None) -> str | None:
 # -- comparison ------------------------------------------------------------------------------------------------------
 
 
-def is_right(
-    typed: str, wanted: Expectation, seen: str, language: Language, constants: Constants | None = None
-) -> bool:
-    """Whether what the learner typed means the value ``seen``, within the tolerance that the card gives."""
-    if _plain(typed) == _plain(seen):
-        return True
-    return _Comparison(wanted, language, constants or {}).is_same(
-        aggregate.parse(typed, language) or typed, aggregate.parse(seen, language) or seen
-    )
-
-
 class _Comparison:
     def __init__(self, wanted: Expectation, language: Language, constants: Constants) -> None:
         self._wanted = wanted
@@ -127,8 +127,11 @@ class _Comparison:
         self._constants = constants
 
     def is_same(self, said: Aggregate | str, seen: Aggregate | str) -> bool:
-        if isinstance(seen, Aggregate) and isinstance(said, str) and seen.holds_one and seen.items:
-            return self.is_same(said, seen.items[0].value)
+        if isinstance(seen, Aggregate) and seen.holds_one:
+            content, there = without_holder(said, seen), seen.held
+            return content is there is None or (
+                content is not None and there is not None and self.is_same(content, there)
+            )
         if isinstance(said, Aggregate) and isinstance(seen, Aggregate):
             return _fits_prefix(said, seen) and self._are_same(said, seen)
         typed, there = spelled(said, self._language), spelled(seen, self._language)
@@ -140,26 +143,36 @@ class _Comparison:
         is_cut = len(shown) > 1 and shown[-1].value == "…"
         if is_cut:
             shown.pop()
-        mine = [_pair(item) if _is_key(shown) else item for item in said.items]
+        try:
+            mine = arranged(said, seen._replace(items=shown), self._language).items
+        except NoValue:
+            return False
         if len(mine) < len(shown) or (len(mine) > len(shown) and not is_cut):
             return False
-        if seen.is_set(self._language):
-            return self._are_same_set([item.value for item in mine], [item.value for item in shown])
+        if seen.is_set(self._language) or seen.is_map(self._language):
+            return self._are_among(shown, mine, seen.is_map(self._language))
         if all(item.name is None for item in mine):
-            pairs = [(my.value, its.value) for my, its in zip(mine, shown, strict=False)]
-        elif {key_of(item.name) for item in mine} != {key_of(item.name) for item in shown}:
-            return False
-        else:
-            pairs = [(item.value, model_of(item.name, at, seen) or "") for at, item in enumerate(mine)]
-        return all(self.is_same(my, its) for my, its in pairs)
+            return all(self.is_same(my.value, its.value) for my, its in zip(mine, shown, strict=False))
+        theirs = {key_of(item.name): item.value for item in shown}
+        is_named = {key_of(item.name) for item in mine} == set(theirs)
+        return is_named and all(self.is_same(item.value, theirs[key_of(item.name)]) for item in mine)
 
-    def _are_same_set(self, mine: list[Aggregate | str], shown: list[Aggregate | str]) -> bool:
-        for value in mine:
-            found = next((each for each in shown if self.is_same(value, each)), None)
+    def _are_among(self, shown: Sequence[Item], mine: Sequence[Item], have_keys: bool) -> bool:
+        """Whether each of the elements is one of those that the learner wrote, in whatever order."""
+        left = list(mine)
+        for its in shown:
+            same = (
+                my for my in left if self.is_same(my.value, its.value) and (not have_keys or self._is_same_key(my, its))
+            )
+            found = next(same, None)
             if found is None:
                 return False
-            shown.remove(found)
+            left.remove(found)
         return True
+
+    def _is_same_key(self, mine: Item, shown: Item) -> bool:
+        said, seen = (inner_key(each.name or "") for each in (mine, shown))
+        return said == seen or self._is_same_value(said, seen)
 
     def _is_same_value(self, typed: str, seen: str) -> bool:
         wanted, kind = self._wanted, kind_of(seen, self._language, self._wanted.format)
@@ -187,13 +200,8 @@ class _Comparison:
                 same_value(Expectation(wanted.expression, each, None, wanted.tolerance), seen)
                 for each in _spellings(reads)
             )
-        return reads == seen or (kind == "name" and self._is_same_name(reads, seen))
-
-    def _is_same_name(self, reads: str, seen: str) -> bool:
-        """Whether the learner wrote the enumerator with less or more of its scope, or its number."""
-        known = self._constants.get(seen)
-        is_number = known is not None and known.number is not None and str(known.number) == reads
-        return is_number or seen.endswith(f"::{reads}") or reads.endswith(f"::{seen}")
+        # The learner may write an enumerator with less or more of its scope.
+        return reads == seen or (kind == "name" and (seen.endswith(f"::{reads}") or reads.endswith(f"::{seen}")))
 
     def _is_same_pointer(self, reads: str, seen: str) -> bool:
         """A debugger's ``*`` stands for any address but null. What lies behind it is compared where it is shown."""
@@ -216,20 +224,6 @@ class _Comparison:
         is_typed_as_bits = re.match(r"0[xXbB]|[LuU]?'", typed.strip()) is not None and self._language != "rust"
         is_bits = letter in ("x", "o", "t", "z") or is_typed_as_bits
         return is_bits and _has_same_bits(number, there)
-
-
-def _is_key(items: Sequence[Item]) -> bool:
-    """Whether these are the elements of a map of C++, each with its key."""
-    return bool(items) and all(item.name is not None and item.name.startswith("[") for item in items)
-
-
-def _pair(item: Item) -> Item:
-    """An element of a map as C++ writes it, ``{"saw", 1}``, with its key as the name."""
-    value = item.value
-    if item.name is not None or isinstance(value, str) or len(value.items) != 2 or value.prefix:
-        return item
-    key, element = value.items
-    return Item(f"[{key.value}]", element.value) if isinstance(key.value, str) else item
 
 
 def _fits_prefix(said: Aggregate, seen: Aggregate) -> bool:

@@ -8,10 +8,10 @@ import pytest
 
 from cardapp.card.constant import Language
 from cardapp.card.literal import Constant
-from cardapp.card.model import Snapshot, Stop
-from cardapp.card.prediction import judged, names_in
+from cardapp.card.model import Expectation, Snapshot, Stop
+from cardapp.card.prediction import expected_at, judge, judged, names_in
 from tests.capabilities import need_program, need_rustc
-from tests.functional.program_cards import program_session
+from tests.functional.program_cards import ProgramSession, program_session
 
 pytestmark = [pytest.mark.functional]
 
@@ -47,6 +47,8 @@ CPP = """
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
+#include <variant>
 #include <vector>
 namespace shop { enum class Color { red, green }; }
 struct Point { int x, y; };
@@ -63,6 +65,14 @@ int main()
     std::array<int, 3> three{1, 2, 3};
     std::pair<int, bool> pair{1, true};
     std::vector<std::vector<int>> nested{{1}, {2, 3}};
+    std::optional<Point> place = Point{1, 2};
+    std::optional<std::unique_ptr<Point>> kept = std::unique_ptr<Point>(new Point{1, 2});
+    std::variant<int, Point> either = Point{1, 2};
+    std::optional<std::vector<int>> some = std::vector<int>{5};
+    std::optional<std::string> word = "hey";
+    std::unordered_map<int, std::vector<int>> groups{{1, {10}}, {2, {20, 21}}};
+    std::multimap<std::string, int> many{{"a", 1}, {"a", 2}};
+    char letter = 'a';
     auto color = shop::Color::green;
     bool ready = true;
     return names.size() + none.size() + stock.size() + seen.size() + three[0] + pair.first + ready + (int) color; // end
@@ -82,9 +92,11 @@ fn main() {
     stock.insert("a", 1);
     let set = std::collections::HashSet::from([1, 2]);
     let (shape, circle, nothing) = (Shape::Rect { w: 1, h: 2 }, Shape::Circle(0.5), Shape::Nothing);
+    let (unit, done): ((), Result<(), String>) = ((), Ok(()));
     let (letter, byte, zeros, tuple, ready, ten) = ('a', b'a', [0u8; 16], (1, "a"), true, 10);
     println!("{}{}{:?}{:?}{:?}{:?}{:?}", items[0].name, items[0].n, some, none, result, stock, set); // end
-    println!("{:?}{:?}{:?}{}{}{:?}{:?}{}{}", shape, circle, nothing, letter, byte, zeros, tuple, ready, ten);
+    println!("{:?}{:?}{:?}{}{}{:?}{:?}{}", shape, circle, nothing, letter, byte, zeros, tuple, ready);
+    println!("{}{:?}{:?}", ten, unit, done);
 }
 """
 # The expressions, each with what is right (+) and what is wrong (-).
@@ -143,8 +155,14 @@ none
   + {} | std::vector of length 0
   - {0} | 0
 stock
-  + {["axe"] = 2, ["saw"] = 1} | {{"saw", 1}, {"axe", 2}} | {axe: 2, saw: 1}
-  - {axe: 1, saw: 2} | {2, 1, 3}
+  + {["axe"] = 2, ["saw"] = 1} | {{"saw", 1}, {"axe", 2}} | {axe: 2, saw: 1} | {{axe, 1+1}, {saw, 0x1}}
+  - {axe: 1, saw: 2} | {2, 1, 3} | {axe = 2, saw = 1} | {"axe" = 2, "saw" = 1} | {{"axe", 2}} | {{"axe", 2}, {"axe", 1}}
+groups
+  + {{2, {20, 21}}, {1, {10}}} | {[0x1] = {10}, [2] = {20, 21}} | {1: {10}, 2: {20, 21}}
+  - {{1, {20, 21}}, {2, {10}}} | {{10}, {20, 21}} | {1 = {10}, 2 = {20, 21}}
+many
+  + {{"a", 1}, {"a", 2}} | {{a, 2}, {a, 1}}
+  - {{"a", 1}, {"a", 1}} | {{"a", 1}}
 seen
   + {1, 2} | {2, 1}
   - {1} | {1, 1} | {1, 3}
@@ -163,6 +181,24 @@ nobody
 shared
   + hey | "hey" | * "hey"
   - he | * | nullptr
+place
+  + {1, 2} | {x = 1, y = 2} | {{1, 2}} | {{.x = 1, .y = 2}} | std::optional = {{x = 1, y = 2}}
+  - {2, 1} | {1} | {} | nullopt | {1, 2, 3}
+kept
+  + {1, 2} | {x = 1, y = 2} | * {1, 2} | {{1, 2}} | {* {1, 2}}
+  - {2, 1} | nullptr | nullopt
+either
+  + {1, 2} | {x = 1, y = 2} | {{1, 2}}
+  - {2, 1} | 1
+some
+  + {5} | {{5}}
+  - 5 | {} | {6} | {5, 5}
+word
+  + hey | "hey" | {hey}
+  - he | {} | “hey”
+letter
+  + 'a' | 97
+  - a | ‘a’ | b
 three
   + {1,2,3}
   - {1,2} | {3,2,1}
@@ -174,10 +210,10 @@ nested
   - {{1}, {2}} | {1, 2, 3}
 color
   + green | Color::green | shop::Color::green | 1
-  - red | shop::Color::red | 0
+  - red | shop::Color::red | 0 | Other::green
 ready
   + true | 1
-  - false
+  - false | True
 """
 RUST_SPELLINGS = """
 items
@@ -193,8 +229,8 @@ result
   + Ok(1)
   - Err(1) | 1
 stock
-  + {"a": 1, "b": 2} | {"b":2,"a":1}
-  - {"a": 2, "b": 1}
+  + {"a": 1, "b": 2} | {"b":2,"a":1} | {b: 2, a: 1}
+  - {"a": 2, "b": 1} | {a = 1, b = 2} | {1, 2} | {"a": 1}
 set
   + {1, 2} | {2, 1}
   - {1} | {1, 3} | [1, 2]
@@ -222,6 +258,12 @@ tuple
 ready
   + true | 1<2
   - 1 | false
+unit
+  + () | ( )
+  - 0 | None | (1, 2)
+done
+  + Ok(())
+  - Ok(1) | Err(()) | ()
 ten
   + 10 | 010 | 1_0 | 10i32 | 0xA
   - 0o10 | 10UL
@@ -231,6 +273,8 @@ CASES: dict[str, tuple[Language, str, str, str]] = {
     "main.cpp": ("c++", "$(CXX) -std=c++17 -g -O0 -o $@ main.cpp", CPP, CPP_SPELLINGS),
     "main.rs": ("rust", "{rustc} -g -o $@ main.rs", RUST, RUST_SPELLINGS),
 }
+
+ENUMERATORS = ("chosen", "both", "color")
 
 
 def spellings(table: str) -> Iterator[tuple[str, str, bool]]:
@@ -243,24 +287,35 @@ def spellings(table: str) -> Iterator[tuple[str, str, bool]]:
             expression = line
 
 
+def constants(session: ProgramSession, names: set[str]) -> dict[str, Constant]:
+    """What the session's gdb makes of these texts."""
+    read = session.ask("read_constants", texts=sorted(names))["values"] if names else {}
+    return {name: Constant(**each) for name, each in read.items()}
+
+
 @pytest.mark.parametrize("file", CASES)
-def test_spellings_are_judged_by_what_they_mean(file: str) -> None:
+def test_spellings_are_judged_by_what_they_mean_and_what_is_right_was_read_before(file: str) -> None:
     language, build, source, table = CASES[file]
     if language == "rust":
         build = build.format(rustc=need_rustc())
     need_program("g++")
     asked = tuple(dict.fromkeys(expression for expression, _, _ in spellings(table)))
-    snapshot = Snapshot("s", "s", Stop(file, 1, "x", None, 1), (), (), ask=asked)
-    found = []
+    found: list[tuple[str | None, ...]] = []
     with program_session(f"prog: {file}\n\t{build}\n", {file: source}) as session:
         end = session.card.at("// end", file)
         values = session.replay(end, *asked)["values"]
-        for expression, text, is_right in spellings(table):
+        expected = tuple(Expectation(each, values[each]["value"]) for each in asked)
+        snapshot = Snapshot("s", "s", Stop(file, 1, "x", None, 1), expected, (), ask=asked)
+        for wanted, (expression, text, is_right) in ((expected_at(snapshot, row[0]), row) for row in spellings(table)):
             said = {expression: text}
-            names = sorted(names_in(said, snapshot, values, language))
-            read = session.ask("read_constants", texts=names)["values"]
-            constants = {name: Constant(**each) for name, each in read.items()}
-            verdict = judged(1, said, snapshot, values, language, constants)["right"][expression]
-            if verdict is not is_right:
-                found.append((expression, text, values[expression]["value"], verdict))
+            known = constants(session, names_in(said, snapshot, values, language))
+            verdict = judged(1, said, snapshot, values, language, known)["right"][expression]
+            known = constants(session, names_in(said, snapshot, None, language))
+            reads, reason = judge(text, wanted, None, language, known).reading
+            if expression in ENUMERATORS and is_right and reads != wanted.value:
+                found.append(
+                    (expression, text, reads)
+                )  # they are one answer, so a wrong one would be one misconception
+            if verdict is not is_right or (verdict and reads is None):
+                found.append((expression, text, wanted.value, str(verdict), reads, reason))
     assert found == []

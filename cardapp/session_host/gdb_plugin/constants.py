@@ -28,6 +28,8 @@ _TYPE_WORDS = {
 _UNARY_WORDS = {"sizeof": "s", "alignof": "s", "_Alignof": "s"}
 _VALUE_WORDS = frozenset({"true", "false"})
 _CAST = re.compile(r"\(T+\**\)")
+_TYPE_OF = re.compile(r"__typeof__\s*\(\s*([\w:]+)\s*\)")
+"""The type of a constant, to which a cast makes an enumerator of its number."""
 _READS_MEMORY = re.compile(r"(?:^|[^N)])[*&]")
 """A ``*`` or ``&`` that stands before its only operand."""
 _CALLS = re.compile(r"[N)]\(|[-+]{2}|->")
@@ -67,6 +69,7 @@ def _constant(text: str) -> dict[str, Any]:
 
 def _is_constant(text: str) -> bool:
     """Whether the expression has types, constants and operators only, and follows no pointer."""
+    text = _TYPE_OF.sub(lambda match: "int" if _sign_of(match[1]) == "N" else match[0], text)
     shape = ""
     for match in _TOKEN.finditer(text):
         if match.lastgroup == "blank":
@@ -79,8 +82,8 @@ def _is_constant(text: str) -> bool:
         if match.lastgroup == "other" or sign == "":
             return False
         shape += sign
-    plain = re.sub(r"s\(T+\**\)", "N", shape).replace("s", "!")
-    return _CALLS.search(plain) is None and _READS_MEMORY.search(_CAST.sub("!", plain)) is None
+    plain = _CAST.sub("!", re.sub(r"s\(T+\**\)", "N", shape).replace("s", "!"))
+    return _CALLS.search(plain) is None and _READS_MEMORY.search(plain) is None
 
 
 def _sign_of(name: str) -> str:

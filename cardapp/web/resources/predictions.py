@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from cardapp.card.constant import language_of
 from cardapp.card.model import Snapshot
-from cardapp.card.prediction import expected_at, names_in, unasked, understood
+from cardapp.card.prediction import expected_at, judge, names_in, unasked
 from cardapp.card_loader import ServedCard
 from cardapp.errors import InvalidValue
 from cardapp.schema import pointer
@@ -22,11 +22,8 @@ def read(request: Request) -> Reply:
     language = language_of(loaded.card.target.sources)
     names = names_in(values, snapshot, None, language)
     constants = services.program.constants(sorted(names)) if names else {}
-    found = {
-        each: understood(text, expected_at(snapshot, each), language, constants=constants)
-        for each, text in values.items()
-    }
-    return answer({"values": {each: reading._asdict() for each, reading in found.items()}})
+    found = {each: judge(text, expected_at(snapshot, each), None, language, constants) for each, text in values.items()}
+    return answer({"values": {each: judgement.reading._asdict() for each, judgement in found.items()}})
 
 
 def stop_that_asks(loaded: ServedCard, key: str, values: Mapping[str, str], place: Sequence[str]) -> Snapshot:

@@ -11,7 +11,7 @@ from cardapp.card.constant import Language, language_of
 from cardapp.card.literal import read
 from cardapp.card.model import Expectation
 from cardapp.card.notation import read_in, shown
-from cardapp.card.prediction import is_right
+from cardapp.card.prediction import judge
 
 # The value that the program has, as gdb prints it; the languages; what is right; what is wrong.
 TABLE: tuple[tuple[str, str, str, str], ...] = (
@@ -19,7 +19,7 @@ TABLE: tuple[tuple[str, str, str, str], ...] = (
     ("rust", "8", "8 8u32 8_usize 0o10 0b1000 0x8 1<<3 08", "010u8 8UL true null +8"),
     ("rust", "10", "010 10i64 0xA", "012"),
     ("c c++ rust", "0", "0 0b0 0x0 5-5", "NULL false null nullptr"),
-    ("c c++", "-3", "-3 \u22123 -7/2 -(3) 0xfffffffd", "3 -4 4294967293"),
+    ("c c++", "-3", "-3 \u22123 \u20133 \u20113 -7/2 -(3) 0xfffffffd", "3 -4 4294967293"),
     ("c c++", "4294967295", "4294967295 0xFFFFFFFF -1+0u ~0u 0u-1", "-1"),
     ("c", "97", "97 'a' '\\x61' '\\141' 'b'-1 96+1", "a 'b' \"a\""),
     ("rust", "97", "97 b'a' 0x61", "'a'"),
@@ -85,7 +85,7 @@ def rows() -> Iterator[tuple[Language, str, str, bool]]:
 
 def test_spellings_are_judged_as_a_teacher_would() -> None:
     found = [
-        (language, said, seen, is_right(said, Expectation("e", "?"), seen, language))
+        (language, said, seen, judge(said, Expectation("e", seen), seen, language).right)
         for language, said, seen, _ in rows()
     ]
     wrong = [got for got, wanted in zip(found, rows(), strict=True) if got != wanted]
@@ -135,6 +135,31 @@ READS: tuple[tuple[Language, str, str | None, str | None], ...] = (
 )  # fmt: skip
 
 
+# What other languages and word processors write, and what the reading says about it.
+REASONS: tuple[tuple[Language, str, str | None, str], ...] = (
+    ("c", "True", "true", "write true"),
+    ("c++", "FALSE", "false", "write false"),
+    ("c", "a", "97 'a'", "write 'a'"),
+    ("rust", "a", "'a'", "write 'a'"),
+    ("c", "‘a’", "97 'a'", "write 'a'"),
+    ("c", "“ab”", '"ab"', 'write "ab"'),
+    ("c", "None", "0x0", "write NULL"),
+    ("c", "ab", None, 'write "ab" for a text'),
+    ("c", "\u0663", "3", "this is no value"),
+    ("c", "{1, \u0662}", "{1, 2}", "this is no value"),
+    ("rust", "\uff13", "3", "this is no value"),
+    ("c++", "{axe = 1}", 'std::map with 1 element = {["axe"] = 1}', "write a map as {{key, value}}"),
+    ("rust", "{a = 1}", '{"a": 1}', "write a map as {key: value}"),
+)
+
+
+def test_what_is_no_value_says_how_to_write_it() -> None:
+    for language, typed, seen, reason in REASONS:
+        found = judge(typed, Expectation("e", seen or "?"), seen, language)
+        assert found.reading == (None, reason), typed
+        assert not found.right, typed
+
+
 def test_a_text_is_read_as_its_language_reads_it_or_a_reason_is_given() -> None:
     for language, typed, like, wanted in READS:
         found = read(typed, language, like)
@@ -150,7 +175,7 @@ def test_the_format_of_the_card_tells_how_its_value_is_written() -> None:
         ("x", "0xffffffff", "-1", True),
         ("d", "64", "0x41", False),
     ):
-        assert is_right(said, Expectation("e", seen, letter), seen, "c") is wanted, (letter, said)
+        assert judge(said, Expectation("e", seen, letter), seen, "c").right is wanted, (letter, said)
 
 
 def test_the_language_is_that_of_the_sources() -> None:
@@ -160,7 +185,7 @@ def test_the_language_is_that_of_the_sources() -> None:
 
 def test_an_array_of_characters_is_its_text() -> None:
     for seen in ('"ab\\000c"', "\"ab\", '\\000' <repeats 13 times>"):
-        assert is_right("ab", Expectation("e", "?"), seen, "c"), seen
+        assert judge("ab", Expectation("e", seen), seen, "c").right, seen
 
 
 def test_a_prediction_and_the_value_are_shown_in_one_notation() -> None:
@@ -205,8 +230,10 @@ def test_any_text_has_a_value_or_a_reason(typed: str, like: str | None, language
     found = read(typed, language, like)
     assert (found.reads is None) != (found.reason is None)
     if like is not None:
-        is_right(typed, Expectation("e", "?"), like, language)
-        is_right(like, Expectation("e", "?"), typed, language)
+        for said, seen in ((typed, like), (like, typed)):
+            judge(said, Expectation("e", "?"), seen, language)
+            found, right = judge(said, Expectation("e", like), seen, language)
+            assert found.reads is not None or not right
 
 
 @given(st.integers(-(2**31), 2**31 - 1), st.integers(-(2**31), 2**31 - 1), st.sampled_from("+-*/%&|^"))
