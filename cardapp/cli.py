@@ -20,6 +20,7 @@ from cardapp.card.source import LoadedCard, load_card
 from cardapp.console import ArgumentParser, end_as_after_ctrl_c, run_printing
 from cardapp.errors import (
     CardAppError,
+    InvalidCard,
     InvalidLayout,
     InvalidValue,
     MissingRequirement,
@@ -56,6 +57,8 @@ def _print_error(error: CardAppError) -> None:
     print(f"cardapp: {error.detail}", file=sys.stderr)
     for fault in error.errors[1:]:
         print(f"  {fault.pointer or '/'} {fault.message}", file=sys.stderr)
+    if isinstance(error, InvalidCard) and not isinstance(error, NoCard):
+        print("bin/cardapp check names the line of each fault", file=sys.stderr)
 
 
 def _exit_code(error: CardAppError) -> int:

@@ -58,9 +58,7 @@ def source_faults(path: Path, error: InvalidCard) -> list[Fault]:
     except OSError:
         return [Fault("", "", None, error.code, error.detail)]
     except InvalidCard as undecodable:
-        cause = undecodable.__cause__ and undecodable.__cause__.__cause__
-        line = cause.lineno if isinstance(cause, json.JSONDecodeError) else None
-        return [Fault("", "", line, undecodable.code, undecodable.detail)]
+        return [_undecodable(raw, undecodable)]
     if not error.errors:
         return [Fault("", "", None, error.code, error.detail)]
     found = [
@@ -74,6 +72,19 @@ def source_faults(path: Path, error: InvalidCard) -> list[Fault]:
         found += _target_faults(draft.target, directory, draft.parts)
         files = source_lines(directory, draft.target.sources)
     return located(path, [*found, *part_faults(draft.parts, files)])
+
+
+def _undecodable(raw: bytes, error: InvalidCard) -> Fault:
+    """The fault of a source file that is not JSON, or has values that JSON does not have."""
+    cause = error.__cause__ and error.__cause__.__cause__
+    if isinstance(cause, json.JSONDecodeError):
+        return Fault("", "", cause.lineno, error.code, error.detail)
+    with suppress(ValueError, RecursionError):
+        text = SourceText(raw.decode())
+        if (pointer := text.undecodable()) is not None:
+            key = key_at(json.loads(text.text), pointer)
+            return Fault(key, pointer, text.line(pointer), error.code, f"{pointer}: {error.detail}")
+    return Fault("", "", None, error.code, error.detail)
 
 
 def located(path: Path, faults: Iterable[Fault]) -> list[Fault]:

@@ -58,7 +58,7 @@ def _without_repeats(faults: Sequence[Fault]) -> list[Fault]:
 def _fault_lines(path: Path, faults: Sequence[Fault]) -> Iterator[str]:
     for _place, same in groupby(faults, key=lambda fault: (fault.key, fault.code)):
         here = list(same)
-        values = [fault for fault in here if fault.expression is not None and fault.expected is not None]
+        values = [fault for fault in here if fault.expression and fault.expected and fault.code != HIDDEN_TEXT]
         if values:
             first = values[0]
             differ = f"{_counted(len(values), 'value')} {'differs' if len(values) == 1 else 'differ'} from the card"
@@ -76,6 +76,7 @@ def _lines_of(path: Path, fault: Fault) -> Iterator[str]:
     yield from (f"    {line}" for line in [*more, *fault.causes])
     if fault.expected is not None:
         yield f"    the card has: {fault.expected}"
+    if fault.expected is not None and fault.seen is not None:
         yield f"    now there is: {fault.seen}"
     if fault.fix and fault.code == RENAMED:
         yield f"    check --fix --accept-rename takes {fault.seen}"
@@ -152,7 +153,8 @@ def _summary(report: CardReport, *, replayed: bool) -> Iterator[str]:
 
 def _has_new_value(fault: Fault) -> bool:
     """Whether an expression has another value than the card expects; ``<…>`` is gdb's word for none."""
-    return "/expect/" in fault.pointer and fault.seen is not None and not fault.seen.startswith("<")
+    is_other = "/expect/" in fault.pointer and fault.code != HIDDEN_TEXT
+    return is_other and fault.seen is not None and not fault.seen.startswith("<")
 
 
 def summary_of_cards(reports: Sequence[CardReport]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cardapp.authoring.fault import RECORD_HINT, Fault, pointers
+from cardapp.authoring.fault import IF_NOT_RECORDED, RECORD_HINT, Fault, pointers
 from cardapp.authoring.renames import RENAMED, Renames, find_renames
 from cardapp.card import anchors
 from cardapp.card.catalog import Catalog
@@ -233,5 +233,5 @@ def _value_faults(key: str, pointer: str, snapshot: Snapshot) -> Iterator[Fault]
     for expected in snapshot.expect:
         if expected.value == NOT_RECORDED:
             place = f"{pointer}/{pointer_token(expected.expression)}"
-            detail = f"the value of {expected.expression} was not recorded: {RECORD_HINT}"
+            detail = f"the value of {expected.expression} was not recorded: {RECORD_HINT}; {IF_NOT_RECORDED}"
             yield Fault(key, place, None, "not_recorded", detail, expression=expected.expression)

@@ -10,6 +10,8 @@ from typing import Any
 from cardapp.card.catalog import Catalog
 
 RECORD_HINT = "run bin/cardapp record"
+IF_NOT_RECORDED = 'if it cannot, correct the expression, write {"undefined": true}, or move the expression to watch'
+"""What to do about a value that ``record`` does not write."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Fault:
 
     @property
     def sentence(self) -> str:
-        return "; ".join([self.detail, *self.causes])
+        return "; ".join([self.detail.removesuffix("."), *self.causes]) if self.causes else self.detail
 
     def as_json(self) -> dict[str, Any]:
         members = {

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cardapp import settings
-from cardapp.authoring.fault import Fault, pointers
+from cardapp.authoring.fault import RECORD_HINT, Fault, pointers
 from cardapp.authoring.shortened import shortened
 from cardapp.card import proof
 from cardapp.card.catalog import Catalog
@@ -73,6 +73,11 @@ class TemporarySession:
         self._generation = 0
         self._replay_seconds = replay_seconds
         self._pointers = pointers(self.catalog)
+
+    @property
+    def folder(self) -> Path:
+        """The copy of the card's sources, in which the program is built."""
+        return self._work / self.loaded.card.id
 
     def replay(self, key: str, snapshot: Snapshot | None = None, *, varied: bool = False) -> Reading:
         """Start the program again and bring it to the snapshot ``key``, or to ``snapshot`` instead of the card's.
@@ -151,15 +156,10 @@ def hidden_values(key: str, pointer: str, snapshot: Snapshot, found: Sequence[Ch
     for check in value_checks(snapshot, found):
         if check.partly:
             place = f"{pointer}/expect/{pointer_token(check.name)}"
-            seen, reason = (
-                proof.recordable(check.actual or ""),
-                proof.uncompared(expected[check.name], check.actual or ""),
-            )
-            detail = f"{check.name} {reason}"
-            if reason == proof.HIDDEN:
-                detail = (
-                    f'a * of {check.name} hides a part of {shortened(seen)}: write "?" for the value, and record it'
-                )
+            seen = proof.recordable(check.actual or "")
+            detail = f"{check.name} {proof.uncompared(expected[check.name], check.actual or '')}: expect its parts"
+            if proof.hides(expected[check.name], check.actual or ""):
+                detail = f"a * of {check.name} hides a part of {shortened(seen)}: {RECORD_HINT}, which writes it"
             yield Fault(key, place, None, HIDDEN_TEXT, detail, check.name, check.expected, seen)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from cardapp.authoring.card_report import check_only
 from cardapp.authoring.recording import Change, Recording, record, selected
+from cardapp.authoring.stability import STOP
 from cardapp.card.catalog import Catalog
 from cardapp.card.source import LoadedCard, load_card
 from cardapp.console import ArgumentParser, ProgressBar, end_as_after_ctrl_c
@@ -100,8 +101,11 @@ def _print_result(found: Recording, written: int, kept: int) -> int:
         print(f"  {problem.key}: {problem.code}: {problem.sentence}")
     for each in found.unstable:
         print(f"  {each}")
-    if found.unstable:
-        print("  these values differ from run to run: expect what the program determines, or watch them")
+    if any(each.expression == STOP for each in found.unstable):
+        print("  another run does not reach these stops: choose stops that every run reaches")
+    if any(each.expression != STOP for each in found.unstable):
+        print("  these values differ from run to run: expect what the program determines instead,")
+        print('  or write {"undefined": true} for a value, or move its expression to watch: both are never compared')
     for name in found.addresses:
         print(f"  {name} is an address, which may differ on another machine: expect what it points to, or watch it")
     print(f"{found.path}: " + (f"{written} value{'s'[: written != 1]} recorded" if written else "nothing recorded"))

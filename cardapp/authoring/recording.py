@@ -117,9 +117,13 @@ def _with_values(
 ) -> Recording:
     if not snapshots:
         return found
+    unstable: list[Unstable] = []
     with temporary_session(placed, profile) as session:
         readings, failed = _readings(session, snapshots, at, report)
-        unstable = unstable_values(session, readings, report)
+    if readings:
+        # The program gets another home folder and another parent in another session.
+        with temporary_session(placed, profile) as session:
+            unstable = unstable_values(session, readings, report)
     misplaced = {fault.key for fault in failed if fault.pointer.endswith("/line")}
     changes = [change for change in found.changes if change.key not in misplaced]
     problems, addresses = [*found.problems, *failed], []
@@ -130,7 +134,8 @@ def _with_values(
         kept = [each for each in values if not {(key, each.name), (key, STOP)} & unsteady]
         changes += kept
         addresses += [f"{key}: {each.name}" for each in kept if proof.is_address(str(each.new))]
-    return Recording(found.path, found.text, tuple(changes), tuple(problems), tuple(addresses), tuple(unstable))
+    shown = tuple(each for each in unstable if not each.is_hidden)
+    return Recording(found.path, found.text, tuple(changes), tuple(problems), tuple(addresses), shown)
 
 
 def _readings(
@@ -253,7 +258,8 @@ def _lines(file: str, files: Mapping[str, list[str]]) -> list[str]:
 
 
 def value_changes(key: str, pointer: str, snapshot: Snapshot, reading: Reading) -> tuple[list[Change], list[Fault]]:
-    """The changes of the expected values of a snapshot, and those that gdb cannot read."""
+    """The changes of the expected values of a snapshot, and those that gdb cannot read. A value of which a ``*`` of the
+    card hides a part is recorded as a whole."""
     changes: list[Change] = []
     problems: list[Fault] = []
     for expected in snapshot.expect:
@@ -263,13 +269,15 @@ def value_changes(key: str, pointer: str, snapshot: Snapshot, reading: Reading) 
         value = reading["values"].get(expected.expression, {"value": None, "error": "the session did not report it"})
         is_equal = value["value"] is not None and proof.same_value(expected, value["value"])
         error = value["error"] if value["value"] is None else proof.unread(value["value"])
-        if error is not None and not is_equal:
+        if is_equal and (error is not None or not proof.hides(expected, value["value"])):
+            continue
+        if error is not None:
             detail = f"{expected.expression} cannot be read: {error}"
-            causes = tuple(reading.get("causes", ()))
+            causes = (*reading.get("causes", ()), "correct the expression, or take it out of expect")
             problems.append(
                 Fault(key, place, None, "unreadable_value", detail, expression=expected.expression, causes=causes)
             )
-        elif not is_equal:
+        else:
             changes.append(_value_change(key, place, expected, value["value"]))
     return changes, problems
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cardapp.card.source import pointer_token
+from cardapp.schema import decode
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -40,6 +41,7 @@ class SourceText:
     def __init__(self, text: str) -> None:
         self.text = text
         self._spans: dict[str, _Span] = {}
+        self._repeated: str | None = None
         self._scan(0, _SPACE.match(text).end(), "")  # type: ignore[union-attr]  # it matches everywhere
 
     def line(self, pointer: str) -> int:
@@ -47,6 +49,17 @@ class SourceText:
         while pointer not in self._spans:
             pointer = pointer.rpartition("/")[0]
         return self.text.count("\n", 0, self._spans[pointer].start) + 1
+
+    def undecodable(self) -> str | None:
+        """The pointer of the first member whose name stands twice, or else of a value that JSON does not have. None:
+        there is none."""
+        for pointer, span in self._spans.items():
+            if span.last_member is None and self._repeated is None:
+                try:
+                    decode(self.text[span.start : span.end].encode())
+                except ValueError:
+                    return pointer
+        return self._repeated
 
     def value(self, pointer: str, default: Any) -> Any:
         """The value at ``pointer``; ``default`` if there is none."""
@@ -102,6 +115,8 @@ class SourceText:
                 token = pointer_token(json.loads(name.group()))
                 start = self._skip(self._skip(name.end()) + 1)  # after the colon
             last = f"{pointer}/{token}"
+            if last in self._spans and self._repeated is None:
+                self._repeated = last
             end = self._skip(self._scan(before, start, last))
             if self.text[end] != ",":
                 return last, end + 1

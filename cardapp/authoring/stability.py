@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from cardapp.authoring.proving import Reading, TemporarySession
 from cardapp.authoring.shortened import difference
 from cardapp.card import proof
-from cardapp.card.model import Expectation, Snapshot
+from cardapp.card.model import Snapshot
 from cardapp.errors import CardAppError, SessionUnavailable
 
 STOP = "stop"
 """Stands for the expression where the varied replay did not reach the stop."""
+ELSEWHERE = "/elsewhere"
+"""Stands for the folder of another session."""
 CLOCK_SECONDS = 1.1
 """The time between the two replays of a snapshot, so that a clock that counts seconds shows another time."""
 
@@ -22,12 +24,14 @@ CLOCK_SECONDS = 1.1
 @dataclass(frozen=True)
 class Unstable:
     """An expression of the snapshot ``key`` with its values in the two replays. ``expression`` is :data:`STOP` if
-    the varied replay did not reach the stop; ``second`` then says why."""
+    the varied replay did not reach the stop; ``second`` then says why. If the difference is hidden, a ``*`` of the card
+    stands for it, so that the card holds in both."""
 
     key: str
     expression: str
     first: str
     second: str
+    is_hidden: bool = False
 
     def __str__(self) -> str:
         return f"unstable {self.key} {self.expression}: {' | '.join(difference(self.first, self.second))}"
@@ -60,30 +64,28 @@ def unstable_values(
                 raise
             found.append(Unstable(key, STOP, "reached", f"{error.code}: {error.detail}"))
         else:
-            found += differences(key, first.snapshot, first.reading, again)
+            found += differences(key, first.snapshot, first.reading, again, str(session.folder))
         report(key)
     return found
 
 
-def differences(key: str, snapshot: Snapshot, first: Reading, second: Reading) -> Iterator[Unstable]:
+def differences(key: str, snapshot: Snapshot, first: Reading, second: Reading, folder: str) -> Iterator[Unstable]:
     """The compared values that can be read in the first replay, and are not the same in the second one: at the stop, or
-    after its other threads have gone on."""
+    after its other threads have gone on. A value with the name of the ``folder`` in which the program was built differs
+    in another session."""
     readings = [second["values"], *filter(None, [second.get("held")])]
     for expected in snapshot.expect:
         value = first["values"].get(expected.expression, {}).get("value")
         if expected.undefined or value is None:
             continue
-        for other in (reading.get(expected.expression, {}) for reading in readings):
-            if not _holds_in_both(expected, value, other.get("value")):
-                seen = proof.recordable(other["value"]) if other.get("value") is not None else f"<{other.get('error')}>"
-                yield Unstable(key, expected.expression, proof.recordable(value), seen)
+        recorded = proof.recordable(value)
+        elsewhere = {"value": value.replace(folder, ELSEWHERE)}
+        for other in (*(reading.get(expected.expression, {}) for reading in readings), elsewhere):
+            seen = other.get("value")
+            if seen is not None and proof.same_value(replace(expected, value=recorded), seen):
+                continue
+            holds = seen is not None and proof.same_value(expected, value) and proof.same_value(expected, seen)
+            if not holds or proof.hides(expected, value):
+                shown = f"<{other.get('error')}>" if seen is None else proof.recordable(seen)
+                yield Unstable(key, expected.expression, recorded, shown, is_hidden=holds)
                 break
-
-
-def _holds_in_both(expected: Expectation, first: str, second: str | None) -> bool:
-    """Whether the card's value, or else the value that would be recorded, proves both replays."""
-    if second is None:
-        return False
-    if proof.same_value(expected, first) and proof.same_value(expected, second):
-        return True
-    return proof.same_value(replace(expected, value=proof.recordable(first)), second)

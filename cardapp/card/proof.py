@@ -2,9 +2,9 @@
 
 Numbers are compared as numbers (``0x30`` equals ``48``, ``97 'a'`` equals ``97``, ``NULL`` equals ``0x0``), within a
 tolerance if one is given.
-Strings are compared without the address that gdb prints before them; an array of characters equals its text up to the
-first NUL. ``*`` in place of a value, as in ``{x = 1, next = *}``, stands for any pointer, whatever it points to; in
-``{name = * "ada"}`` the text is compared. Everything else is compared as text, with each run of white space
+Strings are compared without the address that gdb prints before them, and may be written without quotes. ``*`` in place
+of a value, as in ``{x = 1, next = *}``, stands for any pointer, whatever it points to; in ``{name = * "ada"}`` the text
+is compared. Everything else is compared as text, with each run of white space
 outside of quotes as one blank.
 """
 
@@ -22,14 +22,14 @@ _ADDRESS = re.compile(r"^(?:\([^()]*\*+\)\s*)?0x[0-9a-f]+\s+(?=[LuU]?8?\")")
 _CHARACTER = re.compile(r"^(-?\d+) (L?'(?:\\.[^']*|[^'])')$")
 _LEADING_NUMBER = re.compile(r"^(?:\([^()]*\*+\)\s*)?([+-]?(?:0[xX][0-9a-fA-F]+|\d+))(?:\s+<[^>]*>)?$")
 _WORDS = {"true": 1, "false": 0, "NULL": 0, "nullptr": 0}
+_BEGIN_OF_TEXT = re.compile(r"""[LuU]?8?(?:"|'(?:\\.[^']*|[^'])' <repeats )""")
 _TEXT = re.compile(r'^[LuU]?8?"((?:\\.|[^"\\])*)"')
-_REPEATED_NUL = re.compile(r"^'\\000' <repeats \d+ times>$")
 _MASK = re.compile(r"(?:^|(?<=[ {(\[]))\*(?=[,})\]]|$)")
 _POINTER = re.compile(r"(?:\([^()]*\*+\)\s?)?(?:0x[0-9a-f]+|\*)(?![^ ,})\]])")
 _END_OF_VALUE = re.compile(r"""[,})\]]|[{(\[]|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'""")
-_FILLED_TEXT = re.compile(r"""([LuU]?8?"(?:\\(?!000).|[^"\\])*)(\\000.*|"(?:, '\\000' <repeats \d+ times>.*)?)""")
-_NULS = re.compile(r"""\\000|'\\000' <repeats \d+ times>|[", ]""")
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
+_LEFT_OUT = re.compile(r"…|\(Weak\)")
+"""The signs for what is too long or too deep, and for what a ``Weak`` of Rust refers to."""
 _BLANKS = re.compile(r"\s+")
 _PRECISE = re.compile(r"-?\d+\.\d+(?:e[-+]\d+)?")
 _UNREAD = re.compile(r"<(?:cannot be read|error|optimized out|synthetic pointer|not saved|unavailable)[^>]*>")
@@ -82,18 +82,22 @@ def partly(expected: Expectation, actual: str) -> bool:
 def uncompared(expected: Expectation, actual: str) -> str | None:
     """Why a part of ``actual``, which matches, is not compared, as a predicate; None if all of it is.
 
-    An expected ``*`` hides what is behind a pointer: a text, a function's name, the value that an owner shows.
+    An expected ``*`` hides what is behind a pointer: a text, a function's name, the value that an owner shows; and that
+    the pointer is null.
     """
-    wanted, found = _plain(expected.value), _plain(actual)
-    if any(_POINTER.fullmatch(each) is None for each in _pointers(wanted, found) or ()):
+    if hides(expected, actual):
         return HIDDEN
     if (lost := unread(actual)) is not None:
         return f"has a part that gdb cannot read: {lost}"
-    if "…" in _QUOTED.sub("", actual):
-        return "is too long to be compared as a whole"
-    if _has_rest(wanted, found):
-        return "has further bytes behind the end of its text, which are not compared"
+    if (left_out := _LEFT_OUT.search(_QUOTED.sub("", actual))) is not None:
+        return f"has a part that is not shown ({left_out[0]}), and not compared"
     return None
+
+
+def hides(expected: Expectation, actual: str) -> bool:
+    """Whether a ``*`` of the card hides a part of ``actual``, which matches."""
+    pointers = _pointers(_plain(expected.value), _plain(actual)) or ()
+    return any(_POINTER.fullmatch(each) is None or _number(each) == 0 for each in pointers)
 
 
 def unread(actual: str) -> str | None:
@@ -103,15 +107,8 @@ def unread(actual: str) -> str | None:
 
 
 def recordable(actual: str) -> str:
-    """The form in which a card records ``actual``, which the session reported. It is equal by :func:`same_value`.
-
-    An array of characters becomes its text.
-    """
-    found = _ADDRESS.sub("", actual.strip())
-    if _REPEATED_NUL.match(found):
-        return '""'
-    text = _FILLED_TEXT.fullmatch(found)
-    return text[1] + '"' if text is not None else found
+    """The form in which a card records ``actual``, which the session reported. It is equal by :func:`same_value`."""
+    return _ADDRESS.sub("", actual.strip())
 
 
 def is_address(recorded: str) -> bool:
@@ -120,17 +117,9 @@ def is_address(recorded: str) -> bool:
 
 
 def _same_text(wanted: str, found: str) -> bool:
-    """Whether ``found`` is a string, or an array of characters, with the text ``wanted``, which may be quoted."""
-    if _REPEATED_NUL.match(found):
-        return wanted in ("", '""')
-    text = _FILLED_TEXT.fullmatch(found.removesuffix("…"))
-    return text is not None and _unquoted(text[1] + '"') == _unquoted(wanted)
-
-
-def _has_rest(wanted: str, found: str) -> bool:
-    """Whether an array of characters has more than NUL behind its text. It is not compared."""
-    text = _FILLED_TEXT.fullmatch(found)
-    return text is not None and wanted != found and _NULS.sub("", text[2]) != ""
+    """Whether ``found`` is a string with the text ``wanted``, which may be quoted."""
+    shown = found.removesuffix("…")
+    return _TEXT.fullmatch(shown) is not None and _unquoted(shown) == _unquoted(wanted)
 
 
 def _unquoted(text: str) -> str:
@@ -141,6 +130,8 @@ def _unquoted(text: str) -> str:
 def _pointers(wanted: str, found: str) -> list[str] | None:
     """The pointers in ``found`` in the places of each ``*`` of ``wanted``, with what they point to. None if anything
     else differs."""
+    if wanted == "*" and _BEGIN_OF_TEXT.match(found):  # that of a ``char *``, which stands without its pointer
+        return [found]
     first, *others = _MASK.split(wanted)
     at = len(first)
     pointers = []

@@ -24,6 +24,7 @@ prog: main.cpp
 MAIN = """
 #include <any>
 #include <array>
+#include <cstdint>
 #include <deque>
 #include <forward_list>
 #include <list>
@@ -43,6 +44,9 @@ MAIN = """
 #define RAISED(n) (n += 1)
 
 struct Node { int id; const char *name; Node *next; };
+struct Record { uint8_t bytes[4]; int8_t signs[2][2]; unsigned char printed[6]; char tag[8]; };
+struct Counted { static int count; int n; };
+int Counted::count = 3;
 struct Flexible { int count; int data[]; };
 struct Shape { virtual ~Shape() {} };
 struct Stack : std::vector<Node *> { int top = 2; };
@@ -58,7 +62,15 @@ int main()
     Step step = up;
     const char *words[] = {"one", "two", nullptr};
     const char *codes[] = {"0x1f"};
-    char box[8] = "box";
+    char box[8] = "box", cleared[8] = "old", *end = cleared;
+    *end = 0;
+    Record record = {{0, 1, 2, 3}, {{-1, 2}}, "abc", "ab"};
+    unsigned char zeros[20] = {};
+    std::string cut("a\\0b", 3), ended("a\\0b\\0\\0\\0", 6);
+    std::string_view cut_view("a\\0b", 3);
+    std::vector<std::string> cuts = {cut, ended};
+    Counted counted = {4};
+    std::unique_ptr<int[]> several(new int[2]{1, 2});
     std::string text = "text";
     std::string_view view = "view";
     std::variant<int, std::string> choice = std::string("beta");
@@ -115,7 +127,16 @@ TEXTS = {
     "codes": '{* "0x1f"}',
     "up": "{int (int)} * <up(int)>",
     "flexible": "{count = 1, data = *}",
-    "box": '"box\\000\\000\\000\\000"',
+    "box": '"box"',
+    "cleared": '""',
+    "record": '{bytes = {0, 1, 2, 3}, signs = {{-1, 2}, {0, 0}}, printed = "abc", tag = "ab"}',
+    "zeros": "{0 <repeats 20 times>}",
+    "cut": '"a\\000b"',
+    "ended": '"a\\000b\\000\\000\\000"',
+    "cut_view": '"a\\000b"',
+    "cuts": 'std::vector of length 2 = {"a\\000b", "a\\000b\\000\\000\\000"}',
+    "counted": "{n = 4}",
+    "several": "* {…}",
     "text": '"text"',
     "same": '"text"',
     "view": '"view"',
@@ -190,6 +211,10 @@ FAILING = {
     'prices["hammer"]': "has no key",
     "nested[2]": "has no element 2: its size is 2",
     "*none": "is empty",
+    "nested[0][7]": "nested[0] has no element 7: its size is 2",
+    'size(prices["saw"])': 'size(prices["saw"]): prices["saw"] is neither',
+    "size(*owner)": "size(*owner): *owner is neither",
+    "noname": 'No symbol "noname" in current context',
     "no_price->second": "is empty",
     "size(sum)": "neither a container nor an array",
     "size(flexible.data)": "does not say how many",
@@ -200,6 +225,8 @@ CHANGED = {
     "words": ('"two", nullptr', '"six", nullptr'),
     "codes": ('"0x1f"', '"0x2f"'),
     "text": ('"text"', '"test"'),
+    "record": ("{0, 1, 2, 3}, {{", "{0, 1, 2, 4}, {{"),
+    "cut": ('cut("a\\0b"', 'cut("a\\0c"'),
     "view": ('"view"', '"vied"'),
     "choice": ('"beta"', '"zeta"'),
     "prices": ('{"saw", 3}, {"axe", 1}};', '{"saw", 4}, {"axe", 1}};'),

@@ -92,16 +92,16 @@ def test_the_sheets_say_what_a_green_replay_proved_until_something_changes(card:
 
 
 def test_what_an_asterisk_hides_is_named_and_counted(card: EmittedCard) -> None:
-    user = 'struct { const char *name; int id; } u = {"alice", 7};'
+    user = 'struct { const char *name; int id; } u = {"alice", 7}; char left[] = "ab\\0cd";'
     (card.sources / "a.c").write_text(SOURCE.replace("    return doubled", f"    {user}\n    return doubled"))
-    hidden = {"u": "{name = *, id = 7}", "u.id": 7, "u.name": {"undefined": True}}
+    hidden = {"u": "{name = *, id = 7}", "u.id": 7, "u.name": {"undefined": True}, "left": "ab"}
     card.snapshot.update(stop=card.at("return doubled", "a.c"), expect=hidden)
     card.write()
     checked = card.check("--replay")
     assert checked.returncode == 0, checked.stdout
-    assert checked.stdout.splitlines()[-1] == "1 snapshot, 2 values compared, 1 partly"
+    assert checked.stdout.splitlines()[-1] == "1 snapshot, 3 values compared, 1 partly"
     assert f'{KEY}/x1: hidden_text: a * of u hides a part of {{name = * "alice", id = 7}}' in checked.stdout
-    assert card.said.endswith(", 2 values, 1 partly</span>")
+    assert card.said.endswith(", 3 values, 1 partly</span>")
     assert card.emit("--proved").returncode == 0
     (found,) = json.loads(card.check("--replay", "--format", "json").stdout)["cards"]
     (warning,) = found["warnings"]
@@ -110,7 +110,7 @@ def test_what_an_asterisk_hides_is_named_and_counted(card: EmittedCard) -> None:
         "pointer": "/tasks/0/blocks/0/phases/0/steps/0/snapshots/0/expect/u", "detail": "",
         "seen": '{name = * "alice", id = 7}',
     }  # fmt: skip
-    assert (found["ok"], found["compared"], found["partly"]) == (True, 2, 1)
+    assert (found["ok"], found["compared"], found["partly"]) == (True, 3, 1)
     suite = ElementTree.fromstring(card.check("--replay", "--format", "junit").stdout)[0]
     assert suite.get("failures") == "0"
     assert ["hidden_text" in (each.text or "") for each in suite.iter("system-out")] == [True]
@@ -118,6 +118,11 @@ def test_what_an_asterisk_hides_is_named_and_counted(card: EmittedCard) -> None:
     assert (strict["ok"], strict["warnings"]) == (False, [])
     assert [each["code"] for each in strict["faults"]] == ["hidden_text"]
     assert strict["snapshots"][0]["state"] == "failed"
+    said = card.check("--replay", "--strict").stdout
+    assert f"hides a part of {warning['seen']}: run bin/cardapp record, which writes it\n" in said
+    recorded = cardapp("record", "--yes", card.folder, **card.environment)
+    assert (recorded.returncode, f"! {KEY}/x1  u     {{name = *, id = 7}}" in recorded.stdout) == (0, True)
+    assert card.check("--replay", "--strict").returncode == 0
 
 
 def test_a_red_replay_proves_nothing_and_proved_then_writes_nothing(card: EmittedCard) -> None:

@@ -128,7 +128,7 @@ __attribute__((noinline)) static int unset()
     return never[3];
 }
 
-int main()
+int main(int, char **arguments)
 {
     int sum = 1, local;
     std::thread first(count), second(count);
@@ -136,7 +136,9 @@ int main()
     second.join();
     int *fresh = static_cast<int *>(malloc(16 * sizeof *fresh));
     std::uintptr_t address = reinterpret_cast<std::uintptr_t>(&sum);
-    long now = time(nullptr), process = getpid();
+    long now = time(nullptr), process = getpid(), parent = getppid();
+    char folder[4096];
+    const char *home = getenv("HOME"), *words[] = {getcwd(folder, sizeof folder), "ada"};
     timespec moment;
     clock_gettime(CLOCK_REALTIME, &moment);
     std::string word(reinterpret_cast<char *>(&moment), 15);
@@ -145,6 +147,8 @@ int main()
     sum += unset() & 0;
     if (fresh[1] == 0)
         sum++; /* by chance */
+    if (!home || !words[0] || !parent)
+        return 1;
     return fresh && address && now && process && node.id && local && word.empty(); /* the end */
 }
 """
@@ -161,9 +165,10 @@ def test_what_differs_from_run_to_run_is_named_and_never_recorded(tmp_path: Path
     at_end = card.snapshot
     in_function = at_end | {"id": "x2", "stop": card.at("never set", "main.cpp"), "expect": {"never[3]": "?"}}
     unsteady = ("racing", "local", "fresh[1]", "sum", "address", "now", "process", "*(int *)(word._M_local_buf + 8)")
+    unsteady += ("parent", "home", "folder", "words", "arguments[0]")
     at_end |= {
         "stop": card.at("/* the end */", "main.cpp"),
-        "expect": dict.fromkeys((*unsteady, "node"), "?") | {"process + 0": "17"},
+        "expect": dict.fromkeys((*unsteady, "node"), "?") | {"process + 0": "17", "words[0]": "*"},
     }
     by_chance = at_end | {"id": "x3", "stop": card.at("by chance", "main.cpp"), "expect": {"sum": "?"}}
     in_thread = at_end | {"id": "x4", "stop": card.at("in a thread", "main.cpp"), "expect": {"never[2]": "?"}}
@@ -177,9 +182,45 @@ def test_what_differs_from_run_to_run_is_named_and_never_recorded(tmp_path: Path
     assert named == [*wanted, *(f"unstable t1/b1/p1/s1/{key} {name}" for key, name in others)], done.stdout
     written = json.loads((card.folder / "card_source.json").read_text())
     snapshots = written["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]["snapshots"]
-    kept = {"node": "{id = 7, next = *}", "process + 0": "17"}
+    kept = {"node": "{id = 7, next = *}", "process + 0": "17", "words[0]": "*"}
     assert snapshots[0]["expect"] == dict.fromkeys(unsteady, "?") | kept
     assert [each["expect"] for each in snapshots[1:]] == [{"never[3]": "?"}, {"sum": "?"}, {"never[2]": "?"}]
+
+
+MISTAKEN = """
+#define LIMIT 7
+#define TWICE(n) (2 * (n))
+
+int main(void)
+{
+    int total = TWICE(LIMIT), unset[2];
+    return total - 14; /* the end */
+}
+"""
+
+
+def test_what_is_advised_about_a_value_that_cannot_be_recorded_makes_the_card_green(tmp_path: Path) -> None:
+    card = ProgramCard(tmp_path / "card", "prog: main.c\n\tgcc $(DEBUG) -g -O0 -w -o $@ $<\n", {"main.c": MISTAKEN})
+    card.snapshot["stop"] = card.at("the end", "main.c")
+    card.snapshot["expect"] = dict.fromkeys(("total", "totl", "LIMIT", "TWICE(2)", "unset[1]", "unset[0]"), "?")
+    card.write()
+    recorded = cardapp("record", card.folder)
+    assert recorded.returncode == 1
+    assert 'totl cannot be read: No symbol "totl" in current context' in recorded.stdout
+    for name in ("LIMIT", "TWICE"):
+        hint = f"if {name} is a macro, build with -g3; correct the expression, or take it out of expect\n"
+        assert hint in recorded.stdout, recorded.stdout
+    assert f"unstable {KEY} unset[1]: " in recorded.stdout
+    assert 'write {"undefined": true} for a value, or move its expression to watch' in recorded.stdout
+    checked = cardapp("check", "--replay", card.folder)
+    assert checked.stdout.count('run bin/cardapp record; if it cannot, correct the expression, write {"undef') == 5
+    card.document["target"]["build"] += ["DEBUG=-g3"]
+    card.snapshot["expect"] = dict.fromkeys(("total", "LIMIT", "TWICE(2)"), "?") | {"unset[1]": {"undefined": True}}
+    card.snapshot["watch"] = ["unset[0]"]
+    card.write()
+    assert cardapp("record", card.folder).returncode == 0
+    checked = cardapp("check", "--replay", "--strict", card.folder)
+    assert (checked.returncode, checked.stdout.splitlines()[-1]) == (0, "1 snapshot, 3 values compared")
 
 
 RACE = """

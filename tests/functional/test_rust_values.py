@@ -119,10 +119,15 @@ pinned = Box::pin(3)
 """``NAME [: TYPE] = EXPRESSION``: locals whose text in gdb is the same as the program's."""
 
 DIFFERENT = {
-    # addresses, or another text in some release
-    "function: fn(i32) -> i32 = next": "*",
-    "speaker: Box<dyn Speak> = Box::new(Point(3, 4))": "*",
+    # an address
+    "function: fn(i32) -> i32 = next": "* <main::next>",
+    # what is behind a vtable
+    "speaker: Box<dyn Speak> = Box::new(Point(3, 4))": "Point(3, 4)",
+    "by_reference: &dyn Speak = &item": 'Item { name: "egg", n: 1 }',
+    "counted: Rc<dyn Speak> = Rc::new(Point(5, 6))": "Point(5, 6)",
+    "speakers: Vec<Arc<dyn Speak>> = vec![Arc::new(Wide(7))]": "[Wide(7)]",
     "null: *const i32 = std::ptr::null()": "0x0",
+    "null_object: *const dyn Speak = std::ptr::null::<Point>()": "0x0",
     "raw: *const Item = &item": 'Item { name: "egg", n: 1 }',
     "tagged = std::marker::PhantomData::<u8>": "PhantomData<u8>",
     # what is locked is not written
@@ -167,6 +172,9 @@ use std::sync::{Arc, Mutex};
 struct Ring { next: RefCell<Option<Rc<Ring>>> }
 trait Speak { fn speak(&self) -> i32; }
 impl Speak for Point { fn speak(&self) -> i32 { self.0 } }
+impl Speak for Item { fn speak(&self) -> i32 { self.n } }
+#[repr(align(32))] struct Wide(i32);
+impl Speak for Wide { fn speak(&self) -> i32 { self.0 } }
 fn next(n: i32) -> i32 { n + 1 }
 
 fn dirty() {
@@ -277,7 +285,7 @@ HELD = {
     "reference": ["holder", 1, [[None, 'Item { name: "egg", n: 1 }']]],
     "null": ["holder", 0, []],
     "item": None,
-    "speaker": None,
+    "speaker": ["holder", 1, [[None, "Point(3, 4)"]]],
     "function": None,
 }
 

@@ -21,8 +21,10 @@ prog: main.c
 """
 SOURCES = {
     "main.c": """
+#include <stdint.h>
 #include <string.h>
 
+struct packet { uint8_t raw[4]; char tag[6]; };
 struct point { int x; struct point *next; };
 
 int main(void)
@@ -31,6 +33,9 @@ int main(void)
     memset(name, 'z', sizeof name);
     strcpy(name, "ada");
     unsigned flags = 0x40;
+    uint8_t raw[4] = {0, 1, 2, 3}, word[6] = "box";
+    struct packet packet = {{0, 1, 2, 3}, "ab"};
+    const char *top = "top";
     double price = 0.1 + 0.2;
     struct point last = {2, 0}, first = {1, &last};
     return flags > price + first.x; /* the end */
@@ -63,6 +68,9 @@ TRUE: list[dict[str, Any]] = [
     {"name": "ada"},
     {"name": '"ada"'},
     {"filled": "abcd"},
+    {"raw": "{0, 1, 2, 3}", "raw[1]": 1, "word": "box"},
+    {"packet": '{raw = {0, 1, 2, 3}, tag = "ab"}'},
+    {"top": "top", "top + 0": "*"},
     {"name[0]": "'a'", "name[1]": 100},
     {"flags": 64, "flags + 0": "0x40"},
     {"flags": {"value": "0x40", "format": "x"}},
@@ -75,6 +83,10 @@ FALSE: list[dict[str, Any]] = [
     {"name": "adaz"},
     {"name": "ad"},
     {"filled": "abc"},
+    {"raw": '""', "word": '"bo"'},
+    {"raw": "{0, 1, 2, 4}"},
+    {"packet": '{raw = {0, 1, 2, 4}, tag = "ab"}'},
+    {"raw": "*"},
     {"flags": {"value": "0x41", "format": "x"}},
     {"price": "0.3"},
     {"price": {"value": "0.4", "tolerance": 0.01}},

@@ -21,6 +21,8 @@ _COUNTS = re.compile(r"\bsize\s*\(")
 _NAMES_ELEMENT = re.compile(rf"\[|\*|->|{_COUNTS.pattern}")
 _PREFIXES = ("*", "&", "-", "+", "!", "~")
 _ELEMENT = "$_cardapp_element"
+_NAMED = re.compile(rf"\(\*({re.escape(_ELEMENT)}\d+)\)|({re.escape(_ELEMENT)}\d+)")
+_NO_SYMBOL = re.compile(r'No symbol "(\w+)" in current context')
 
 
 def evaluate(expression: str) -> gdb.Value:
@@ -28,6 +30,16 @@ def evaluate(expression: str) -> gdb.Value:
 
     :raises gdb.error: it cannot be evaluated, calls a function, or names an element that does not exist.
     """
+    try:
+        return _evaluated(expression)
+    except gdb.error as error:
+        unknown = _NO_SYMBOL.search(str(error))
+        if unknown is None:
+            raise
+        raise gdb.error(str(error).removesuffix(".") + _if_macro(unknown[1])) from error
+
+
+def _evaluated(expression: str) -> gdb.Value:
     if rust_values.in_rust():
         for name in _NAME.findall(expression):
             symbol = gdb.lookup_symbol(name)[0]
@@ -42,8 +54,16 @@ def evaluate(expression: str) -> gdb.Value:
     rewriting = _Rewriting(expression)
     try:
         return gdb.parse_and_eval(rewriting.text())
+    except gdb.error as error:
+        raise gdb.error(rewriting.as_written(str(error))) from error
     finally:
         rewriting.forget_elements()
+
+
+def _if_macro(name: str) -> str:
+    """The end of a message about an unknown name: without -g3 gdb knows no macros. Rust has none."""
+    is_unknown = not rust_values.in_rust() and "__STDC__=" not in _output("info macro -- __STDC__")
+    return f"; if {name} is a macro, build with -g3" if is_unknown else ""
 
 
 def _has_containers() -> bool:
@@ -58,7 +78,8 @@ def _expanded(expression: str) -> str:
     """The expression without its macros, which must not hide an assignment or a call."""
     macros = [name for name in called(expression) if f"#define {name}(" in _output(f"info macro -- {name}")]
     if (reason := fault(expression, macros)) is not None:
-        raise gdb.error(f"{expression} {reason}")
+        unknown = next((name for name in called(expression) if reason.startswith(f"calls {name}:")), None)
+        raise gdb.error(f"{expression} {reason}{'' if unknown is None else _if_macro(unknown)}")
     expanded = _output(f"macro expand {expression}").removeprefix("expands to:").strip()
     if (reason := fault(expanded)) is not None:
         raise gdb.error(f"{expression} expands to {expanded}, which {reason}")
@@ -75,7 +96,8 @@ class _Rewriting:
     def __init__(self, expression: str) -> None:
         self._tokens = [token for _, token in tokens(expression)]
         self._at = 0
-        self._elements: list[str] = []
+        self._elements: dict[str, str] = {}
+        """What is written in the expression for each element, by its name."""
 
     def text(self, end: str = "") -> str:
         """The rest of the expression, or what stands before the token ``end``, which closes a bracket."""
@@ -85,6 +107,12 @@ class _Rewriting:
             if self._next() not in ("", end) and not self._is_operand():
                 parts.append(self._take())
         return " ".join(parts)
+
+    def as_written(self, message: str) -> str:
+        """A message about the text, in the words of the expression."""
+        while (found := _NAMED.search(message)) is not None:
+            message = message.replace(found[0], self._elements[found[1] or found[2]])
+        return message
 
     def forget_elements(self) -> None:
         for name in self._elements:
@@ -148,7 +176,7 @@ class _Rewriting:
 
     def _held(self, operand: str, content: Content) -> str:
         for _, value in content.items:
-            return self._named(value)
+            return self._named(value, f"*{operand}")
         raise gdb.error(f"{operand} is empty")
 
     def _element(self, operand: str, content: Content, index: str) -> str:
@@ -157,20 +185,20 @@ class _Rewriting:
             wanted = index if index.startswith('"') else rendering.text(gdb.parse_and_eval(index))
             for key, value in content.items:
                 if key is not None and rendering.text(key) == wanted:
-                    return self._named(value)
+                    return self._named(value, f"{operand}[{index}]")
             known = "" if content.size <= rendering.MAX_READ else f" among the first {rendering.MAX_READ}"
             raise gdb.error(f"{operand} has no key {index}{known}")
         number = int(gdb.parse_and_eval(index))
         for _, value in islice(content.items, number, number + 1) if number >= 0 else ():
-            return self._named(value)
+            return self._named(value, f"{operand}[{index}]")
         if 0 <= number < content.size:
             raise gdb.error(f"{operand}: element {index} is behind the first {rendering.MAX_READ}; no others are read")
         raise gdb.error(f"{operand} has no element {index}: its size is {content.size}")
 
-    def _named(self, value: gdb.Value) -> str:
+    def _named(self, value: gdb.Value, written: str) -> str:
         """The value as an operand: a place in memory where it is one."""
         name = f"{_ELEMENT}{len(self._elements)}"
-        self._elements.append(name)
+        self._elements[name] = written
         gdb.set_convenience_variable(name.removeprefix("$"), value if value.address is None else value.address)
         return name if value.address is None else f"(*{name})"
 

@@ -1,10 +1,11 @@
 """The canonical text of a value: what the language's printers show, the same on every machine.
 
 An address is shown as ``*``, followed by the text to which a ``char *`` points (``* "ada"``) or by the name of what the
-program itself has there (``* <table+8>``). ``std::unique_ptr`` and ``std::shared_ptr`` show the value that they own, as
-``* VALUE``. Containers are shown by the printers of libstdc++, which run no code of the program, without type arguments
-and capacity. The elements of an unordered container are sorted by the text of their key. Values of a program in Rust:
-``rust_values.py``.
+program itself has there (``* <table+8>``). An array of ``char`` is shown as its text up to the first NUL, an array of
+``unsigned char`` or ``signed char`` as numbers, unless all of it is printable text. ``std::unique_ptr`` and
+``std::shared_ptr`` show the value that they own, as ``* VALUE``; what cannot be shown is ``{…}``. Containers are shown
+by the printers of libstdc++, which run no code of the program, without type arguments and capacity. The elements of an
+unordered container are sorted by the text of their key. Values of a program in Rust: ``rust_values.py``.
 """
 
 from __future__ import annotations
@@ -37,16 +38,19 @@ _FORMAT: dict[str, Any] = {
     "address": True,
     "deref_refs": False,
     "actual_objects": True,
-    "static_members": True,
+    "static_members": False,  # they are no part of the value, and not every file that uses the class knows them
     "max_elements": MAX_ELEMENTS,
     "max_depth": MAX_DEPTH,
     "repeat_threshold": 10,
 }
 _SCALARS = (gdb.TYPE_CODE_INT, gdb.TYPE_CODE_CHAR, gdb.TYPE_CODE_BOOL, gdb.TYPE_CODE_FLT, gdb.TYPE_CODE_ENUM)
 _REFERENCES = (gdb.TYPE_CODE_REF, gdb.TYPE_CODE_RVALUE_REF)
+_BYTES = {"unsigned char": "u", "signed char": "d"}
+"""The types that are numbers rather than characters, with the format of such a number."""
 _SHOWN_BY_ADDRESS = (gdb.TYPE_CODE_FUNC, gdb.TYPE_CODE_METHOD, gdb.TYPE_CODE_METHODPTR)
 _OWNER = re.compile(r"std::(?:__\w+::)*(?:unique|shared)_ptr<")
 _HOLDER = re.compile(r"std::(?:\w+::)*(?:optional|variant|any)\b")
+_STRING = re.compile(r"std::(?:__\w+::)*basic_string<")
 _TUPLE = re.compile(r"std::(?:__\w+::)*tuple<")
 _UNORDERED = re.compile(r"std::(?:\w+::)*unordered_")
 _ARRAY = re.compile(r"std::(?:__\w+::)*array<")
@@ -161,7 +165,8 @@ class _Rendering:
             for owner, _ in kept:
                 owner.pretty_printers = []
             gdb.pretty_printers = [self._shown_as]
-            yield
+            with gdb.with_parameter("print null-stop", True):
+                yield
         finally:
             gdb.pretty_printers = everywhere
             for owner, printers in kept:
@@ -185,7 +190,7 @@ class _Rendering:
             return _holder(libstdcxx.held_by(printer))
         if libstdcxx.hint(printer) == "string":
             return _characters(printer.to_string())
-        return self._elements(value, printer) if hasattr(printer, "children") else None
+        return self._elements(value, printer, printer.to_string()) if hasattr(printer, "children") else None
 
     def _inherited(self, value: gdb.Value) -> Content | None:
         """What the first base class that is a container holds."""
@@ -218,9 +223,11 @@ class _Rendering:
             return _Text(plain(value))
         if code in _SHOWN_BY_ADDRESS or (code == gdb.TYPE_CODE_ARRAY and value.type.sizeof == 0):
             return None if self._options else _Text(_without_addresses(_format(value, raw=True)))
-        if code != gdb.TYPE_CODE_STRUCT:
+        if code not in (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_ARRAY):
             return None
         try:
+            if code == gdb.TYPE_CODE_ARRAY:
+                return None if self._options else _bytes(value)
             if libstdcxx.is_iterator(value):
                 pointed = libstdcxx.pointed(value)
                 return _Text("non-dereferenceable iterator" if pointed is None else pointed)
@@ -241,7 +248,7 @@ class _Rendering:
         if _OWNER.match(libstdcxx.name_of(value)):
             return _Text(self._owned(value, libstdcxx.pointer_in(printer)))
         if libstdcxx.hint(printer) == "string":
-            return _Text(printer.to_string(), "string")
+            return _Text(_whole(value, printer.to_string()), "string")
         words = libstdcxx.canonical(printer.to_string()) if hasattr(printer, "to_string") else None
         if _HOLDER.match(libstdcxx.name_of(value)):
             held = libstdcxx.held_by(printer)
@@ -252,7 +259,7 @@ class _Rendering:
         is_numbered = _UNORDERED.match(name) or _TUPLE.match(name) or libstdcxx.is_tree(value)  # GCC 12: tuples from 1
         if hint != "map" and not is_numbered:
             return _Parts(words, self._bounded(printer.children()), hint)
-        found = self._elements(value, printer)
+        found = self._elements(value, printer, words)
         if _UNORDERED.match(name) and found.size > MAX_SORTED:
             return _Parts(words, [("", "…")], "array")
         if found.kind == "sequence":
@@ -267,9 +274,10 @@ class _Rendering:
         self._parts_left -= min(len(found), self._parts_left)
         return found if self._parts_left else [*found, ("", "…")]
 
-    def _elements(self, value: gdb.Value, printer: Any) -> Content:
-        """The elements of a container, those of an unordered one by the text of their key."""
-        size = _SIZE.search(str(printer.to_string()))
+    def _elements(self, value: gdb.Value, printer: Any, words: Any) -> Content:
+        """The elements of a container, those of an unordered one by the text of their key. ``words`` has their
+        number."""
+        size = _SIZE.search(str(words))
         is_map = libstdcxx.hint(printer) == "map"
         if libstdcxx.is_tree(value):
             elements = libstdcxx.tree_elements(value)
@@ -287,9 +295,9 @@ class _Rendering:
     def _owned(self, value: gdb.Value, pointer: gdb.Value) -> str:
         """The pointer and the value that it owns. The length of an array is not known."""
         is_array = "[]" in libstdcxx.name_of(value)
-        if int(pointer) == 0 or is_array or pointer.type.target().sizeof == 0 or points_to_text(pointer):
+        if int(pointer) == 0 or points_to_text(pointer):
             return self._pointer(pointer)
-        if self._links_left == 0 or self._depth <= 1:
+        if is_array or pointer.type.target().sizeof == 0 or self._links_left == 0 or self._depth <= 1:
             return "* {…}"
         self._links_left -= 1
         return f"* {self._deeper(plain(pointer.dereference()))}"
@@ -331,12 +339,40 @@ def _holder(held: gdb.Value | None) -> Content:
     return Content("holder", 0, []) if held is None else Content("holder", 1, [(None, held)])
 
 
+def _bytes(array: gdb.Value) -> _Text | None:
+    """An array of bytes as numbers. None: gdb shows the array."""
+    letter = _BYTES.get(array.type.strip_typedefs().target().strip_typedefs().unqualified().name or "")
+    if letter is None or _is_printable(array):
+        return None
+    return _Text(_format(array, raw=True, format=letter))
+
+
+def _is_printable(array: gdb.Value) -> bool:
+    """Whether bytes are printable characters, with nothing but NUL behind them."""
+    low, high = array.type.strip_typedefs().range()
+    shown = range(low, min(high, low + MAX_ELEMENTS) + 1)
+    text = bytes(int(array[n]) & 0xFF for n in shown).rstrip(b"\0").decode("latin-1")
+    return text != "" and text.isascii() and text.isprintable()
+
+
+def _whole(value: gdb.Value, shown: Any) -> Any:
+    """The text of a string, which its printer shows as a lazy string. gdb leaves out a NUL at the end of a text, and a
+    ``std::string`` has one more behind its text."""
+    has_nul = _STRING.match(libstdcxx.name_of(value)) and hasattr(shown, "length") and shown.length < MAX_ELEMENTS
+    return _first(shown).lazy_string(length=shown.length + 1) if has_nul else shown
+
+
 def _characters(shown: Any) -> Content | None:
     """The characters of a string, which its printer shows as a lazy string."""
     if not hasattr(shown, "length"):
         return None
-    first = gdb.Value(shown.address).cast(shown.type.strip_typedefs().target().pointer())
+    first = _first(shown)
     return Content("sequence", shown.length, ((None, (first + n).dereference()) for n in range(shown.length)))
+
+
+def _first(shown: gdb.LazyString) -> gdb.Value:
+    """The pointer to the first character."""
+    return gdb.Value(shown.address).cast(shown.type.strip_typedefs().target().pointer())
 
 
 def _value(part: Any) -> gdb.Value:

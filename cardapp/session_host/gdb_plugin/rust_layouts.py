@@ -18,6 +18,9 @@ ADDRESSES = 1 << 47
 NODE_ELEMENTS = 11
 """How many elements a node of a ``BTreeMap`` holds at most, in every release."""
 CONTROL_BLOCK = 1 << 16
+COUNTS = 16
+"""The bytes of the counts of an ``Rc`` or ``Arc``. The value lies behind them."""
+_OBJECT = "_cardapp_object"
 
 SCALARS = (gdb.TYPE_CODE_INT, gdb.TYPE_CODE_FLT, gdb.TYPE_CODE_BOOL, gdb.TYPE_CODE_CHAR)
 REFERRING = re.compile(r"&(?:mut )?|\*(?:const|mut) |alloc::boxed::Box<")
@@ -357,8 +360,32 @@ def _counted(value: gdb.Value) -> Content | None:
     if find(value, LENGTH) is not None:
         return _sequence(value)
     if find(value, VTABLE) is not None:
-        return None
+        return _trait_object(value)
     return _holder(target(_behind_counts(_checked(inside(value, is_pointer), 1))))
+
+
+def _trait_object(value: gdb.Value) -> Content | None:
+    """What a pointer with a vtable refers to. None: it has no vtable, or gdb does not know the type of that vtable."""
+    is_counted = COUNTED.match(value.type.name)
+    path = _path(value.type, VTABLE)
+    if path is None:
+        return None
+    for name in path[:-1]:
+        value = value[name]
+    address = int(inside(value, is_pointer))
+    if address == 0:
+        return _holder()
+    gdb.set_convenience_variable(_OBJECT, value)
+    try:
+        found = gdb.parse_and_eval(f"*${_OBJECT}")
+    except gdb.error:
+        return None
+    finally:
+        gdb.set_convenience_variable(_OBJECT, None)
+    if is_counted:
+        offset = -(-COUNTS // found.type.alignof) * found.type.alignof
+        found = target(gdb.Value(address + offset).cast(found.type.pointer()))
+    return _holder(found)
 
 
 def _behind_counts(pointer: gdb.Value) -> gdb.Value:
@@ -399,6 +426,7 @@ READERS: list[tuple[re.Pattern[str], Callable[[gdb.Value], Content | None]]] = [
     (BORROWED, _borrowed),
     (GUARD, _guard),
     (PIN, _pinned),
+    (REFERRING, _trait_object),
 ]
 
 

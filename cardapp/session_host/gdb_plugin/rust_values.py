@@ -49,8 +49,9 @@ def text(value: gdb.Value) -> str:
     """The value as ``{:?}`` writes it, of bounded length.
 
     References, ``Box``, ``Rc`` and ``Arc`` show what they refer to, and so do raw pointers: gdb cannot tell them from
-    references. Pointers to functions and to ``dyn`` are ``*``, null is ``0x0``. Hash tables are sorted by key: numbers
-    as numbers, others by their text. What cannot be read is ``<cannot be read: REASON>``, where it stands.
+    references. Pointers to functions are ``* <NAME>``, null is ``0x0``. What a pointer refers to is ``{…}`` if its type
+    is not known. Hash tables are sorted by key: numbers as numbers, others by their text. What cannot be read is
+    ``<cannot be read: REASON>``, where it stands.
     """
     layouts.forget_layouts()
     return _Text().of(value, 0)
@@ -109,6 +110,8 @@ class _Text:
             return "{…}"
         if value.type.code == gdb.TYPE_CODE_FUNC:
             return "*"
+        if value.type.code == gdb.TYPE_CODE_PTR and value.type.target().code == gdb.TYPE_CODE_FUNC:
+            return _function(int(value))
         if value.type.code == gdb.TYPE_CODE_PTR:
             return self._referred(value, value, depth)
         if layouts.TEXT.match(name):
@@ -124,7 +127,7 @@ class _Text:
     def _referred(self, value: gdb.Value, pointer: gdb.Value, depth: int) -> str:
         content = layouts.unordered_contents(value)
         if content is None:
-            return "*"
+            return "*" if value.type.code == gdb.TYPE_CODE_PTR else "{…}"
         if content == ("holder", 0, []):
             return "0x0"
         here = int(pointer), str(pointer.type)
@@ -139,7 +142,7 @@ class _Text:
     def _content(self, value: gdb.Value, content: Content, depth: int) -> str:
         name = value.type.name or ""
         if content.kind == "holder":
-            return "".join(self.of(element, depth) for _, element in content.items)
+            return "".join(self.of(element, depth) for _, element in content.items) or "0x0"
         if _is_hashed(name) and content.size > MAX_SORTED:
             return "{…}"
         ordered = _sorted(value, content) or content
@@ -177,8 +180,8 @@ class _Text:
             data = self.of(layouts.unwrapped(value["data"]), depth + 1)
             poisoned = _truth(int(layouts.inside(value["poison"], layouts.is_scalar)))
             return f"{_short(name)} {{ data: {data}, poisoned: {poisoned}, .. }}"
-        if layouts.REFERRING.match(name):  # a pointer with a vtable, or to a structure of no fixed length
-            return "*"
+        if layouts.REFERRING.match(name):  # to an object of an unknown type, or to a structure of no fixed length
+            return "{…}"
         return None
 
     def _structure(self, value: gdb.Value, name: str, depth: int) -> str:
@@ -197,6 +200,14 @@ class _Text:
             comma = "," if not name and len(shown) == 1 else ""
             return f"{name}({', '.join(each for _, each in shown)}{comma})"
         return f"{name} {{ {', '.join(f'{label}: {each}' for label, each in shown)} }}"
+
+
+def _function(address: int) -> str:
+    """A pointer to a function, by the function's name if it is known."""
+    if address == 0:
+        return "0x0"
+    block = gdb.block_for_pc(address)
+    return "*" if block is None or block.function is None else f"* <{block.function}>"
 
 
 def _short(name: str) -> str:

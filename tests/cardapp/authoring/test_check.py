@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from cardapp.authoring.check import static_faults
+from cardapp.authoring.check import source_faults, static_faults
 from cardapp.authoring.fault import Fault
 from cardapp.card.anchors import digest
 from cardapp.card.source import load_card
+from cardapp.errors import InvalidCard
 from tests.cardapp.card.conftest import first_step, small_source
 
 LINES = ["int a;", "int b;", "int x;", "int c;"]
@@ -135,3 +136,22 @@ def test_what_was_not_recorded_is_a_fault(card: AuthoredCard) -> None:
     assert "bin/cardapp record" in excerpt.detail
     assert value.expression == "a/b"
     assert value.pointer.endswith("/snapshots/0/expect/a~1b")
+
+
+def test_a_value_that_json_does_not_have_and_a_name_that_stands_twice_have_their_place(card: AuthoredCard) -> None:
+    card.step["snapshots"][0]["expect"] = {"n": 1, "m": 2}
+    path = card.folder / "card_source.json"
+    written = json.dumps(card.document, indent=1)
+    for wrong, name, said in (
+        ('"m": NaN', "m", "NaN, which is not a JSON value"),
+        ('"m": 1e999', "m", "which is too large"),
+        ('"n": 2', "n", "the name 'n' twice"),
+        ('"m": null', "m", "must be a string or a number, not null"),
+    ):
+        path.write_text(written.replace('"m": 2', wrong))
+        with pytest.raises(InvalidCard) as caught:
+            load_card(path)
+        (fault,) = source_faults(path, caught.value)
+        assert (fault.key, fault.pointer.rpartition("/")[2]) == ("t1/b1/p1/s1/one", name)
+        assert wrong in path.read_text().splitlines()[(fault.line or 0) - 1]
+        assert said in fault.detail

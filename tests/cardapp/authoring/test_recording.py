@@ -126,11 +126,13 @@ def test_values_are_filled_in_and_others_replace(card: DraftCard) -> None:
     card.snapshot["expect"] = {
         "n": "?", "same": "0x10", "a/b": "1", "f": {"value": "?", "format": "x"}, "gone": "?", "name": "?",
         "unset": {"undefined": True}, "lost": "?",
+        "user": "{name = *}", "kept": "{name = *, n = <optimized out>}",
     }  # fmt: skip
     card.changes()
     snapshot = Catalog(load_card(card.folder).card).snapshots[f"{STEP}/one"]
-    readings = {"n": "3", "same": "16", "a/b": "2", "f": "0x3", "name": r'"ada\000\000"', "unset": "9"}
-    readings["lost"] = "{n = <optimized out>}"
+    readings = {"n": "3", "same": "16", "a/b": "2", "f": "0x3", "name": '"ada"', "unset": "9"}
+    readings |= {"lost": "{n = <optimized out>}", "user": '{name = * "ada"}'}
+    readings["kept"] = '{name = * "ada", n = <optimized out>}'
     values: dict[str, Any] = {name: {"value": value, "error": None} for name, value in readings.items()}
     values["gone"] = {"value": None, "error": 'No symbol "gone" in current context.'}
     changes, problems = value_changes("key", "/s", snapshot, {"values": values})
@@ -139,6 +141,7 @@ def test_values_are_filled_in_and_others_replace(card: DraftCard) -> None:
         ("/s/expect/a~1b", "1", "2", True),
         ("/s/expect/f/value", "?", "0x3", False),
         ("/s/expect/name", "?", '"ada"', False),
+        ("/s/expect/user", "{name = *}", '{name = * "ada"}', True),
     ]
     assert [problem.detail for problem in problems] == [
         'gone cannot be read: No symbol "gone" in current context.',
