@@ -7,7 +7,6 @@
 #   - the virtual environment .venv with the packages of the part's lock. Only its owner makes or changes it; every
 #     other account uses the finished one and writes nothing.
 #   - the part's system programs, looked for on PATH. Missing programs are installed if this needs no password.
-#   - for market, the chart library of its page, from npm.
 # set_up_release provides what set_up test does, and the programs of the release tests.
 # If everything is in place, it returns within some milliseconds. If something is missing that may not be installed here,
 # it prints one message and ends the launcher with exit code 3.
@@ -22,7 +21,7 @@ PYTHON=$VENV/bin/python
 PARTS=$VENV/.parts
 
 # The locks, one for each part. bin/lock makes them from setup.cfg. A lock names all packages, each with its release and
-# the hashes of its files. npm.txt and lock.txt are for environments that are removed after their use.
+# the hashes of its files. lock.txt is for an environment that is removed after its use.
 LOCKS=$ROOT/etc/requirements
 
 if [[ -O $ROOT ]]; then
@@ -58,14 +57,10 @@ RELEASE_PROGRAMS=(
 POSTGRESQL_HOME=/usr/lib/postgresql
 POSTGRESQL_OLDEST=15
 
-# The file with the version and the hash of the chart library, and the folder from which the library is served.
-LIBRARY_LOCK=$ROOT/etc/chart-library/package-lock.json
-LIBRARY=$ROOT/marketdata/frontend/static/vendor
-
 set_up() {
     local parts lock
     read -ra parts <<<"$(with_included "$@")"
-    has_programs "${parts[@]}" && has_packages "${parts[@]}" && has_library "${parts[@]}" && return
+    has_programs "${parts[@]}" && has_packages "${parts[@]}" && return
     # The lock is on the directory itself. A launcher that waited for it finds the work done.
     exec {lock}<"$ROOT"
     flock "$lock"
@@ -109,7 +104,6 @@ provide() {
         may_change_environment || give_up_to_owner "${parts[*]}"
         provide_packages "${parts[@]}"
     fi
-    has_library "${parts[@]}" || provide_library
 }
 
 # True for the owner of .venv. If there is no .venv yet: true for the owner of the repository, and for root.
@@ -386,45 +380,4 @@ give_up_without_packages() {
     give_up "set-up: pip could not install the packages; its message is above." \
         "If it says that hashes do not match, it refused a file that is not the one named in $LOCKS." \
         "Otherwise it needs a package index (pip's own settings, e.g. PIP_INDEX_URL). Then run the command again."
-}
-
-# -- the chart library -------------------------------------------------------------------------------------------
-
-# True when the library has the pinned version. Also true for an account that may not fetch the library, because only the
-# page needs it.
-has_library() {
-    [[ " $* " != *" market "* || ! -w ${LIBRARY%/*} ]] ||
-        [[ -r $LIBRARY/lock && $(<"$LIBRARY/lock") == "$(<"$LIBRARY_LOCK")" ]]
-}
-
-# The lock is copied last, because its presence means that the other files are there.
-provide_library() {
-    local work=$LIBRARY/.work found=$LIBRARY/.work/node_modules/lightweight-charts
-    say "set-up: fetching the chart library …"
-    rm -rf "$work" "$LIBRARY/lock"
-    mkdir -p "$work"
-    cp "${LIBRARY_LOCK%/*}"/*.json "$work"
-    if install_library "$work"; then
-        cp "$found/LICENSE" "$LIBRARY/LICENSE.txt"
-        cp "$found/dist/lightweight-charts.standalone.production.mjs" "$LIBRARY/lightweight-charts.mjs"
-        cp "$LIBRARY_LOCK" "$LIBRARY/lock"
-    else
-        say "set-up: the chart library could not be fetched; the message is above. The page of the market data needs it." \
-            "The next launcher tries again. It needs an npm registry (npm's own settings)."
-    fi
-    rm -rf "$work"
-}
-
-# Installs the library that the lock names. npm compares its hash.
-install_library() {
-    local path=$PATH
-    if ! has npm; then
-        # npm comes in a Python package of 60 MB. It is removed after this, so pip need not cache it.
-        "$PYTHON" -m venv "$1/node" >&2 &&
-            PIP_NO_CACHE_DIR=1 install_locked "$1/node/bin/python" npm || return
-        path=$1/node/bin:$PATH
-    fi
-    # npm prints only errors here: no report, and no advice to update npm.
-    (cd "$1" && PATH=$path npm ci --loglevel=error --ignore-scripts --no-audit --no-fund --no-update-notifier \
-        --fetch-retries=1) >/dev/null </dev/null
 }

@@ -3,7 +3,6 @@ writes down how it was called. Nothing is downloaded and nothing of this machine
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -36,18 +35,10 @@ case "$*" in
 "-m pip --version") ;;
 *\\"venv\\"*) echo "venv" >>"$STUB_LOG"; rm -rf "${@: -1}"; mkdir -p "${@: -1}/bin"; cp "$0" "${@: -1}/bin/python" ;;
 "-m pip install "*) echo "pip $*" >>"$STUB_LOG"; [[ -z ${STUB_PIP_FAILS:-} ]] ;;
-"-m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; cp "$STUB_BIN/npm of node" "$3/bin/npm" ;;
 *"-m pytest --markers"*) exec "$STUB_PYTEST" "$@" ;;
 *repository.pth*) echo "path ${@: -1}" >>"$STUB_LOG" ;;
 *) echo "ran $*" ;;
 esac
-"""
-NPM = """#!/usr/bin/env bash
-echo "npm $*" >>"$STUB_LOG"
-[[ -z ${STUB_NPM_FAILS:-} ]] || exit 1
-mkdir -p node_modules/lightweight-charts/dist
-cat package-lock.json >node_modules/lightweight-charts/LICENSE
-cat package-lock.json >node_modules/lightweight-charts/dist/lightweight-charts.standalone.production.mjs
 """
 APT_GET = """#!/usr/bin/env bash
 echo "apt-get $*" >>"$STUB_LOG"
@@ -68,15 +59,13 @@ class Machine:
         self.bin = folder / "path"
         self.log_file = folder / "log"
         self.environment = {"PATH": str(self.bin), "STUB_LOG": str(self.log_file), "STUB_BIN": str(self.bin)}
-        for name in ("bin", "etc/chart-library", "etc/requirements", "marketdata/frontend/static"):
+        for name in ("bin", "etc/requirements"):
             (self.root / name).mkdir(parents=True)
         for name in (
             "bin/cardapp",
             "bin/marketdata-db",
             "bin/start",
             "bin/test",
-            "etc/chart-library/package.json",
-            "etc/chart-library/package-lock.json",
             "etc/setup.sh",
             *(f"etc/requirements/{path.name}" for path in LOCKS),
         ):
@@ -94,7 +83,6 @@ class Machine:
         for name in PROGRAMS:
             self.add(name, "#!/bin/sh\n")
         self.add("python3", PYTHON)
-        self.add("npm", NPM)
 
     def add(self, name: str, script: str) -> None:
         (self.bin / name).write_text(script)
@@ -138,11 +126,6 @@ class Machine:
     def parts(self) -> set[str]:
         """The parts that the environment has, by its stamps."""
         return {path.name for path in (self.root / ".venv" / ".parts").iterdir()}
-
-    @property
-    def library(self) -> Path:
-        """What the page loads."""
-        return self.root / "marketdata" / "frontend" / "static" / "vendor"
 
     def change_the_pins(self) -> None:
         for path in LOCKS:
@@ -264,25 +247,6 @@ def test_what_only_tests_drive_is_installed_for_them_and_never_demanded(machine:
     assert f"apt-get -qq install -y --no-install-recommends {' '.join(FOR_TESTS)}" in machine.log
 
 
-# -- the chart library -------------------------------------------------------------------------------------------------
-
-
-def test_the_chart_library_is_fetched_once_and_again_when_its_lock_changes(machine: Machine) -> None:
-    machine.set_up("card")
-    assert not any(line.startswith("npm ") for line in machine.log)
-    machine.set_up("market")
-    assert machine.log[-1].startswith("npm ci ")
-    before = machine.log
-    machine.set_up("market")
-    assert machine.log == before
-    lock = machine.root / "etc" / "chart-library" / "package-lock.json"
-    lock.write_text(lock.read_text().replace("5.2.1", "5.2.2"))
-    machine.set_up("market")
-    assert len(machine.log) == len(before) + 1
-    assert "5.2.2" in (machine.library / "lightweight-charts.mjs").read_text()
-    assert {path.name for path in machine.library.iterdir()} == {"LICENSE.txt", "lightweight-charts.mjs", "lock"}
-
-
 def test_only_commands_on_parquet_files_install_what_reads_them(machine: Machine) -> None:
     for command in ("export", "import", "drop"):
         shutil.copy(machine.root / "bin" / "marketdata-db", machine.root / "bin" / f"marketdata-{command}")
@@ -298,30 +262,6 @@ def test_only_commands_on_parquet_files_install_what_reads_them(machine: Machine
         assert done.stdout == f"ran -P -m marketdata {' '.join(arguments)}\n"
         assert machine.parts == ({"market", "parquet"} if installed else {"market"}), arguments
         (machine.root / ".venv" / ".parts" / "parquet").unlink(missing_ok=True)
-
-
-def test_without_a_registry_all_but_the_page_is_set_up(machine: Machine) -> None:
-    done = machine.run(launcher="bin/marketdata-db", STUB_NPM_FAILS="yes")
-    assert done.returncode == 0
-    assert "the chart library could not be fetched" in done.stderr
-    assert list(machine.library.iterdir()) == []
-    assert machine.run(launcher="bin/marketdata-db").stderr.splitlines() == ["set-up: fetching the chart library …"]
-    assert (machine.library / "lightweight-charts.mjs").exists()
-
-
-def test_an_npm_that_is_fetched_is_installed_by_its_lock(machine: Machine) -> None:
-    (machine.bin / "npm").rename(machine.bin / "npm of node")
-    machine.set_up("market")
-    assert machine.installs == [["market"], ["npm"]]
-    assert all("--require-hashes --only-binary :all:" in line for line in machine.log if line.startswith("pip "))
-    assert (machine.library / "lightweight-charts.mjs").exists()
-
-
-def test_every_package_of_the_chart_library_is_pinned_with_its_hash() -> None:
-    lock = json.loads((ROOT / "etc" / "chart-library" / "package-lock.json").read_text())
-    found = [each for name, each in lock["packages"].items() if name]
-    assert found
-    assert all(each["integrity"].startswith("sha512-") and "resolved" not in each for each in found)
 
 
 # -- what must not lead to pip -----------------------------------------------------------------------------------------

@@ -4,11 +4,10 @@ try {
   if (chosen === 'light' || chosen === 'dark') document.documentElement.dataset.theme = chosen;
 } catch { /* the browser refuses storage */ }
 
-// Reports a script that does not load. Usually it is the chart library, because the set-up could not fetch it.
+// Reports a script that does not load.
 addEventListener('error', (event) => {
   if (event.target.localName !== 'script') return;
   const message = document.getElementById('message');
   message.hidden = false;
-  message.textContent = 'The page cannot start: one of its scripts is missing. Where a package registry can be reached, '
-    + 'bin/start --setup fetches the chart library.';
+  message.textContent = 'The page cannot start: one of its scripts did not load. Reload the page.';
 }, true);

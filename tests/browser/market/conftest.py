@@ -11,12 +11,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, Request
 
-from tests.browser.market.stage import ROOT, Stage, minutes, now, running_stage
+from tests.browser.market.stage import Stage, minutes, now, running_stage
 from tests.browser.tabs import Tabs
-from tests.capabilities import need
 from tests.functional.serving import until
 
-LIBRARY = ROOT / "marketdata" / "frontend" / "static" / "vendor" / "lightweight-charts.mjs"
 SYMBOL = "DEMO:ETH-USDC"
 SIZE = {"width": 1280, "height": 720}
 
@@ -217,7 +215,6 @@ def new_tabs(browser: Browser, stage: Stage, **more: Any) -> Tabs:
 def stage() -> Iterator[Stage]:
     """The tests of all files share it: each one writes to symbols that no other has, and none to SYMBOL, which has
     trades in 400 minutes."""
-    need(LIBRARY.exists(), "the chart library, which the set-up fetches")
     with running_stage() as stage:
         stage.write(*minutes(SYMBOL, now(), 400))
         yield stage

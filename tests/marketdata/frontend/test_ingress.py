@@ -13,7 +13,6 @@ import pytest
 from playwright.sync_api import Browser, Error
 
 from marketdata.api.serve import Service, Times
-from marketdata.frontend.pages import FOLDER
 from tests.capabilities import need, needs
 from tests.marketdata.api import live_client
 from tests.marketdata.api.conftest import new_token, prepare
@@ -27,7 +26,6 @@ ANN = basic("ann", "the password of ann")
 HANDSHAKE = live_client.handshake
 
 needs_nginx = needs(PROGRAM, "nginx (Debian package nginx)")
-CHART_LIBRARY = (FOLDER / "vendor" / "lightweight-charts.mjs").exists()
 
 
 class Market:
@@ -174,7 +172,6 @@ def test_ambiguous_paths_fail_behind_nginx(ingress: Nginx) -> None:
 
 def test_a_browser_asks_again_after_logout(market: Market, state_dir: Path, browser: Browser) -> None:
     """The browser keeps the password. Without a window, it shows a 401 instead of a prompt."""
-    need(CHART_LIBRARY, "the chart library, which the set-up fetches")
     with running(state_dir, market.url, market.read) as frontend, closing(browser.new_context()) as context:
         address = f"127.0.0.1:{frontend.port}/"
         page = context.new_page()
