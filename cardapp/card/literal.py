@@ -260,6 +260,8 @@ def _pointer(text: str, language: Language, like: str, constants: Constants) -> 
     try:
         number = evaluate(_known(text, constants, address[1] if address else text), language)
     except NoValue as error:
+        if like == "*" and _NAME.match(text) and text != "None":
+            return f"* {_text(text)}"  # the card hides what the pointer points to: it may be a text
         raise _told(text, "pointer", error) from None
     if isinstance(number.value, float) or number.form != "number" or number.value < 0:
         raise NoValue("this is no address")

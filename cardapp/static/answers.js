@@ -25,6 +25,9 @@ export const LEFT_EMPTY = 'left empty'; // in place of a value that was asked an
 // The asked expressions without a typed or predicted value.
 export const emptyAt = (stop) => askedAt(stop).filter((expression) => !(draft(predictionDraft(stop, expression)) ?? saidOf(stop, expression) ?? '').trim());
 
+// Whether fields are shown for another prediction: the learner has emptied or edited them since.
+export const isAskingAgain = (stop) => isKnown(stop) && askedAt(stop).some((expression) => draft(predictionDraft(stop, expression)) !== undefined);
+
 const waiting = new Set(); // stops at which this tab recorded something after their last proof
 
 // Whether there is new input and the program has not run to the stop since, or the values are not compared yet.
@@ -77,15 +80,16 @@ function change(stop, parts) {
 }
 
 // The input that was typed for a stop and differs from the recorded input: {answer, values}; null if there is nothing
-// new.
+// new. Another prediction is new whatever it is.
 export function typed(stop) {
   const answer = draft(answerDraft(stop))?.trim();
   const values = {};
-  let isNew = false;
+  const isAgain = isAskingAgain(stop);
+  let isNew = isAgain;
   for (const expression of askedAt(stop)) {
     const said = saidOf(stop, expression);
     const text = draft(predictionDraft(stop, expression)) ?? said ?? '';
-    if (text.trim()) values[expression] = text;
+    if (text.trim() || isAgain) values[expression] = text;
     isNew ||= text.trim() !== '' && text !== said;
   }
   return { answer: answer && answer !== recordOf(stop).answer ? answer : null, values: isNew ? values : null };
@@ -102,7 +106,7 @@ export function predict(stop) {
   if (!state.session.available && !values && askedAt(stop).length) showValues(stop); // an answer in words uncovers them
   if (state.session.available) waiting.add(stop);
   else readAnswers(stop); // the card has judged
-  const latest = values && askedAt(stop).map((expression) => unjudgedRow(expression, values[expression] ?? null));
+  const latest = values && askedAt(stop).map((expression) => unjudgedRow(expression, values[expression]?.trim() ? values[expression] : null));
   change(stop, { ...(answer && { answer }), ...(values && { latest, by: null, tries: recordOf(stop).tries + 1 }) });
   return true;
 }

@@ -4,7 +4,7 @@
 
 import * as actions from './actions.js';
 import {
-  answerDraft, askedAt, emptyAt, isKnown, isUnjudged, isWaiting, judge, LEFT_EMPTY, openHint, predict, predictionDraft, recordOf,
+  answerDraft, askedAt, emptyAt, isAskingAgain, isKnown, isUnjudged, isWaiting, judge, LEFT_EMPTY, openHint, predict, predictionDraft, recordOf,
   saidOf, showValues, startAgain, typed,
 } from './answers.js';
 import { $, button, codeOf, element, fill } from './dom.js';
@@ -58,6 +58,7 @@ function redraw(part, shows, make) {
   drawn.set(place, now);
   const focused = place.querySelector(':focus-visible');
   fill(place, ...make());
+  place.scrollTop = 0; // it may have been scrolled to the last field
   if (!focused) return;
   const again = [...place.querySelectorAll('button:enabled, input, textarea')].find((each) => labelOf(each) === labelOf(focused));
   (again ?? $('act')).focus({ preventScroll: true });
@@ -141,8 +142,6 @@ function reach() {
 }
 
 // -- the values -----------------------------------------------------------------------------------------------------
-
-const isAskingAgain = (stop) => askedAt(stop).some((expression) => draft(predictionDraft(stop, expression)) !== undefined);
 
 function drawValues(stop) {
   if (isOver(stop) && !isAskingAgain(stop)) drawRows(stop);
@@ -298,7 +297,6 @@ function nextAct(stop) {
   const { answer, values } = typed(stop);
   if (values && emptyAt(stop).length && warned.has(stop)) return 'anyway';
   if (answer || values) return 'predict';
-  if (isAskingAgain(stop)) return 'predict';
   if (isWaiting(stop)) return 'run';
   if (isKnown(stop)) return 'next';
   return recordOf(stop).answer || !hasFields(stop) ? 'run' : 'predict';
@@ -334,6 +332,7 @@ function hint(stop) {
 }
 
 function predictAgain(stop) {
+  warned.delete(stop);
   startAgain(stop);
   focusFirst();
 }

@@ -66,7 +66,7 @@ const OWN_STYLE = `
 .cover button { font: 600 calc(3.1 * var(--u)) var(--text); color: var(--paper); background: var(--accent);
   border: 0; border-radius: calc(1 * var(--u)); padding: calc(1 * var(--u)) calc(2.4 * var(--u)); cursor: pointer; }
 .cover button { color: var(--accent); background: var(--paper); border: 1px solid var(--accent); }
-.flow .source { font-size: calc(.86 * var(--code-size) * var(--u)); scrollbar-width: thin; }
+.flow .source { font-size: calc(.86 * var(--code-size) * var(--u)); }
 @media (forced-colors: active) {
   .here { outline-color: Highlight; }
   .cover { background: Canvas; border: 2px dashed CanvasText; }
@@ -195,8 +195,6 @@ function fit() {
   root.host.style.setProperty('--u', `${u.toFixed(4)}px`);
   $('zoom').textContent = `${Math.round((100 * u) / PX_PER_MM)} %`;
   $('fit').setAttribute('aria-pressed', String(state.viewer.viewer.page.fit));
-  cancelIdleCallback(reaching);
-  reaching = requestIdleCallback(reachCode, { timeout: 200 });
   if (top !== null && wasFlow !== isFlow()) mark(true); // the parts have other heights now
   else if (top !== null && Math.abs(top.u - u) > 0.001) scrollTo(scroller.scrollLeft * (u / top.u), top.millimetres * u);
   lastUnit = u;
@@ -205,17 +203,6 @@ function fit() {
 
 let lastUnit = 0;
 let fitted = ''; // the scale and the flag of the last call of `fit`
-
-let reaching = 0;
-
-// Code that is wider than its part can be scrolled. The tab index lets the keyboard scroll it too. This measures every
-// sheet, so it waits until the page is idle.
-function reachCode() {
-  for (const code of holder.querySelectorAll('.source')) {
-    if (code.scrollWidth > code.clientWidth) code.tabIndex = 0;
-    else code.removeAttribute('tabindex');
-  }
-}
 
 function place() {
   return lastUnit && shown >= 0 ? { u: lastUnit, millimetres: scroller.scrollTop / lastUnit } : null;

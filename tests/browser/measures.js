@@ -115,6 +115,14 @@ function isCrowded(cell) {
   return cell.scrollWidth > cell.clientWidth + 1 || (next && cell.getBoundingClientRect().right > next.getBoundingClientRect().left);
 }
 
+// -- code ----------------------------------------------------------------------------------------------------------
+
+// The lines of code on the shown sheets that are wider than their part.
+function codeFaults() {
+  const lines = [...document.getElementById('sheets').shadowRoot.querySelectorAll('.source .line')];
+  return lines.filter((line) => line.scrollWidth > line.clientWidth + 1).map((line) => `${line.textContent.trim()} is cut off`);
+}
+
 // -- all controls --------------------------------------------------------------------------------------------------
 
 // Every control is completely on the screen and not covered. In a part that scrolls, this must hold at least

@@ -13,9 +13,6 @@ from tests.functional.serving import Stage
 
 pytestmark = [pytest.mark.functional, pytest.mark.timeout(300)]
 
-REACHABLE = """() => [...sheets.shadowRoot.querySelectorAll('.source')].every((code) =>
-  code.scrollWidth <= code.clientWidth || code.tabIndex === 0)"""
-"""When the page is idle, it gives scrolling code a tab stop. axe-core must not run before that."""
 SHEETS = {"first-visit", "question", "judged", "teacher", "annotations"}
 """The states in which the sheets look different. In other states the sheets are left out, because axe-core takes
 longest for them."""
@@ -27,8 +24,6 @@ NARROW = {"question", "judged-long", "map", "results", "annotations"}
 def found_in(page: Page, name: str) -> list[str]:
     """The faults of a state, in each appearance that it has."""
     excluded = [] if name in SHEETS else ["#sheets"]
-    if name in SHEETS:
-        becomes(page, REACHABLE)
     found = serious_faults(page, excluded) + faults(page, "text")
     if name in DARK:
         page.emulate_media(color_scheme="dark")
@@ -36,8 +31,6 @@ def found_in(page: Page, name: str) -> list[str]:
         page.emulate_media(color_scheme="light")
     if name in NARROW:
         page.set_viewport_size({"width": 800, "height": 1000})
-        if name in SHEETS:
-            becomes(page, REACHABLE)
         found += serious_faults(page, excluded) + faults(page, "text")
         page.set_viewport_size({"width": 1280, "height": 720})
     return [f"{name}: {fault}" for fault in found]

@@ -22,7 +22,7 @@ def longest(items: list[dict[str, Any]], level: str, count: int) -> list[dict[st
 
 
 @pytest.mark.parametrize("card", ["arena", "calc"])
-def test_question_fields_and_button_are_in_sight_at_every_stop(context: BrowserContext, card: str) -> None:
+def test_code_question_fields_and_button_are_in_sight_at_every_stop(context: BrowserContext, card: str) -> None:
     """The longest stops and titles are tried."""
     with stage_of(CARDS / card) as shipped:
         catalog = shipped.tcp.get("/api/navigation/catalog")["items"]
@@ -31,6 +31,9 @@ def test_question_fields_and_button_are_in_sight_at_every_stop(context: BrowserC
         opened.page.goto(f"http://127.0.0.1:{shipped.service.listener.port}/")
         page = opened.ready().page
         assert faults(page, "foot", [keys, ASKED]) == []
+        for block in (item["key"] for item in catalog if item["level"] == "block"):
+            opened.go_to(block)
+            assert faults(page, "code") == [], block
         assert faults(page, "trail", [step["key"] for step in longest(catalog, "step", 5)]) == []
 
 

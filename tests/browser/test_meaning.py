@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Tab
+from tests.browser.conftest import Tab, becomes
 from tests.functional.program_cards import ProgramCard
 from tests.functional.serving import Stage, running_stage, until
 
@@ -56,6 +56,7 @@ def meaning_card(folder: Path) -> Path:
     first = {"id": "first", "title": "First", "stop": card.at("/* first */", "main.c"), "expect": EXPECTED}
     second = {"id": "second", "title": "Second", "stop": card.at("/* second */", "main.c"), "expect": {"count": 9}}
     step["snapshots"] = [first, second | {"ask": ["count", "mask", "state"]}]
+    card.document["tasks"][0]["blocks"][0]["phases"][0]["steps"].insert(0, step | {"id": "again", "title": "Again"})
     card.write()
     return folder
 
@@ -137,3 +138,54 @@ def test_an_empty_field_is_asked_for_once_and_never_right(tab: Tab, stage: Stage
     opened.button("Next").click()
     results = page.get_by_role("region", name="Results")
     until(lambda: "state: left empty, it is BUSY" in results.inner_text())
+
+
+CUT = """() => [...document.querySelectorAll('#foot .understood')].filter((each) =>
+  each.scrollWidth > each.clientWidth || each.scrollHeight > each.clientHeight + 1).map((each) => each.textContent)"""
+IN_SIGHT = """() => {
+  const [values, table] = ['#foot-values', '#foot .rows'].map((each) => document.querySelector(each));
+  const [above, top] = [values, table].map((each) => each.getBoundingClientRect().top);
+  return values.scrollHeight > values.clientHeight && top >= above;
+}"""
+
+
+def test_predicting_again_asks_once_for_empty_fields_and_stays_at_the_stop(tab: Tab, stage: Stage) -> None:
+    stop = STEP.replace("s1", "again") + "/first"
+    opened = tab(f"#/{stop}")
+    page = opened.page
+    page.set_viewport_size({"width": 1280, "height": 480})  # the fields do not fit into the foot
+    for name in EXPECTED:
+        field(page, name).fill("True, or whatever it was")
+    expect(reading(page, "three")).to_have_text(re.compile("^this is no value: write all parts"))
+    assert page.evaluate(CUT) == []
+    opened.keys("Enter", "Enter")
+    opened.button("Next").wait_for()
+    becomes(page, IN_SIGHT)
+    opened.button("Predict again").click()
+    for _ in range(2):
+        assert page.evaluate("location.hash") == f"#/{stop}"
+        expect(field(page, "count")).to_be_focused()
+        opened.keys("Enter")
+        page.get_by_text("6 values are empty").wait_for()
+        opened.keys("Enter")
+        opened.button("Run to the stop").click()
+        opened.button("Next").wait_for()
+        assert [row(page, name).inner_text().split()[1:3] for name in EXPECTED] == [["left", "empty"]] * 6
+        opened.button("Predict again").click()
+    for name, text in {
+        "count": "8",
+        "mask": "64",
+        "state": "BUSY",
+        "end": "0",
+        "text": "alice",
+        "three": "{1,2,3}",
+    }.items():
+        field(page, name).fill(text)
+    opened.keys("Enter", "Enter")
+    expect(page.locator("#foot")).to_contain_text("6 of 6 right")
+    opened.button("Predict again").click()
+    field(page, "count").fill("8")  # the same again is a prediction, too
+    opened.keys("Enter", "Enter")
+    opened.button("Run to the stop").wait_for()
+    (item,) = stage.tcp.get(f"/api/answers?key={stop}")["items"]
+    assert item["tries"] == 5

@@ -183,6 +183,11 @@ def test_the_language_is_that_of_the_sources() -> None:
     assert found == ["rust", "c", "c++", "c++", "c"]
 
 
+def test_a_text_that_the_card_hides_may_be_predicted() -> None:
+    assert judge("alice", Expectation("e", "*"), '"alice"', "c") == (('* "alice"', None), True)
+    assert judge("bob", Expectation("e", "*"), '"alice"', "c").right is False
+
+
 def test_an_array_of_characters_is_its_text() -> None:
     for seen in ('"ab\\000c"', "\"ab\", '\\000' <repeats 13 times>"):
         assert judge("ab", Expectation("e", seen), seen, "c").right, seen
