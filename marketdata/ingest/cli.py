@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from marketdata import secretfile
 from marketdata.errors import (
@@ -42,6 +42,8 @@ request has ended."""
 
 CompareStored = Callable[[Path, Settings, "Chain", threading.Event], int]
 """Compares a chain with what is stored, and returns the number of differences. Its first argument is the outbox."""
+
+T = TypeVar("T")
 
 _log = logging.getLogger("marketdata.ingestor")
 
@@ -82,7 +84,9 @@ def add_quiet(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, settings: Settings) -> None:
-    chains = rpc_file(settings)
+    chains = _awaited(partial(rpc_file, settings), _prepared(is_quiet=options.quiet))
+    if chains is None:
+        return
     about = ", ".join(f"{chain.name}: {_amount(chain)}" for chain in chains)
     ingest(
         chains, lambda _outbox: _connected, "ingestor", about, settings, is_quiet=options.quiet, compare=_compare_newest
@@ -111,21 +115,16 @@ def ingest(
     ``folder`` in the state directory contains one outbox per table. ``about`` is the beginning of the first printed
     line.
     """
-    from marketdata.ingest import ingestor
     from marketdata.ingest.api_client import AnotherTable
     from marketdata.ingest.outbox import OUTBOX_UNUSABLE
-    from marketdata.ingest.waiting import STANDBY_S, Waiting
+    from marketdata.ingest.waiting import STANDBY_S
 
-    logging.basicConfig(
-        level=logging.WARNING if is_quiet else logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    waiting = _prepared(is_quiet=is_quiet)
     secretfile.make_folder(settings.state_dir / folder, "MARKET_STATE_DIR")
-    ingestor.block_signals()
-    waiting = Waiting()
-    if not _has_token(settings, waiting):
+    api = _awaited(partial(api_client, settings), waiting)
+    if api is None:
         return
+    api.close()
     while (table := _table(settings)) is not None:
         try:
             _ingest_into(table, chains, connector, folder, about, settings, compare)
@@ -135,7 +134,9 @@ def ingest(
                 raise
             _log.warning("the API no longer writes to %s: another version has become the current one", table)
         except AlreadyRunning as error:
-            if waiting.is_stopped(f"standby: {error.extra['holder']} holds the lease", STANDBY_S):
+            # bin/start waits for a line, of which one is printed, too, when the ingestor begins to store.
+            say = partial(print, flush=True)
+            if waiting.is_stopped(f"standby: {error.extra['holder']} holds the lease", STANDBY_S, say):
                 return
         except StateError as error:
             if error.code != OUTBOX_UNUSABLE:
@@ -144,18 +145,31 @@ def ingest(
                 return
 
 
-def _has_token(settings: Settings, waiting: Waiting) -> bool:
-    """Wait for a usable token file. Returns False if a stop signal comes before. Raises UsageError for a file with a
-    wrong content."""
+def _prepared(*, is_quiet: bool) -> Waiting:
+    """Set up the log, and block the stop signals. Idempotent."""
+    from marketdata.ingest import ingestor
+    from marketdata.ingest.waiting import Waiting
+
+    logging.basicConfig(
+        level=logging.WARNING if is_quiet else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    ingestor.block_signals()
+    return Waiting()
+
+
+def _awaited(read: Callable[[], T], waiting: Waiting) -> T | None:
+    """What ``read`` returns when the file that it needs is there and usable; None if a stop signal comes before. Raises
+    UsageError for a file with a wrong content."""
     while True:
         try:
-            api_client(settings).close()
-            return True
+            return read()
         except (MissingRequirement, StateError) as error:
             if error.code == secretfile.MALFORMED:
                 raise UsageError(error.detail) from None
-            if waiting.is_stopped(f"waiting for a usable token: {error.detail}"):
-                return False
+            if waiting.is_stopped(f"waiting for a usable file: {error.detail}"):
+                return None
 
 
 def _table(settings: Settings) -> str | None:

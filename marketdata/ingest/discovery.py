@@ -174,21 +174,21 @@ class Discovery:
         return logs
 
     def _read_natives(self) -> None:
-        """Find the wrapped native currency: the token of ``quotes.native`` that is not in ``quotes.usd``. An answer may
-        be missing for a moment, so it is asked for twice before it counts as a fault of ``rpc.json``."""
+        """Find the wrapped native currency: the token of ``quotes.native`` that is not in ``quotes.usd``. Raises
+        ProviderError if the chain has no such token: the node may be wrong, or ``rpc.json``."""
         usd = self._chain.quotes.usd
         for pool in sorted(self._chain.quotes.native):
-            calls = [(pool, "token0()"), (pool, "token1()")]
-            answers = self._provider.read_contracts(calls)
+            answers = self._provider.read_contracts([(pool, "token0()"), (pool, "token1()")])
             if any(len(each) != WORD for each in answers):
-                answers = self._provider.read_contracts(calls)
-            if any(len(each) != WORD for each in answers):
-                raise UsageError(f"rpc.json: quotes/native: {pool} does not say its tokens")
+                detail = f"{self._provider.name}: {pool} of quotes/native in rpc.json does not say its tokens"
+                raise ProviderError(detail, code="not_as_listed")
             tokens = {address_word(int.from_bytes(each, "big")) for each in answers}
             if len(tokens - usd) != 1:
-                raise UsageError(
-                    f"rpc.json: quotes/native: one of the tokens of {pool} must be in quotes/usd, and the other one is "
-                    f"the wrapped native currency; they are {' and '.join(sorted(tokens))}"
+                raise ProviderError(
+                    f"{self._provider.name}: rpc.json: quotes/native: one of the tokens of {pool} must be in "
+                    "quotes/usd, and the other one is the wrapped native currency; they are "
+                    f"{' and '.join(sorted(tokens))}",
+                    code="not_as_listed",
                 )
             self._natives |= tokens - usd
 

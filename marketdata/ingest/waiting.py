@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+from collections.abc import Callable
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 MIN_PAUSE_S, MAX_PAUSE_S = 1.0, 60.0
@@ -20,11 +21,11 @@ class Waiting:
         self._cause = ""
         self._pause = MIN_PAUSE_S
 
-    def is_stopped(self, cause: str, seconds: float | None = None) -> bool:
+    def is_stopped(self, cause: str, seconds: float | None = None, say: Callable[[str], None] = _log.warning) -> bool:
         """Wait before the next try, for ``seconds``, or longer each time. Returns True when a stop signal comes."""
         if cause != self._cause:
             self._cause, self._pause = cause, MIN_PAUSE_S
-            _log.warning("%s", cause)
+            say(cause)
         pause = seconds or self._pause
         self._pause = min(MAX_PAUSE_S, self._pause * 2)
         return signal.sigtimedwait(STOP_SIGNALS, pause) is not None

@@ -17,8 +17,7 @@ _MIN_PAUSE, _MAX_PAUSE = 0.25, 10.0
 _MAX_DISK_PAUSE = 1.0
 """The longest pause after an error of the outbox. Trying a full disk again costs little, and work should resume soon
 after space is free."""
-_FATAL_CODES = frozenset({"chain_replaced"})
-_LASTING_CODES = frozenset({"wrong_chain", "no_pool"})
+_LASTING_CODES = frozenset({"wrong_chain", "no_pool", "not_as_listed", "chain_replaced"})
 """Codes of faults that somebody has to mend. They are tried again more and more seldom."""
 _MIN_LASTING_PAUSE, _MAX_LASTING_PAUSE = 1.0, 60.0
 
@@ -66,7 +65,7 @@ class Worker:
             except Stopped:
                 return
             except MarketError as error:
-                if isinstance(error, AlreadyRunning | UsageError) or error.code in _FATAL_CODES:
+                if isinstance(error, AlreadyRunning | UsageError):
                     self._fatal(error)
                     return
                 pause = _next_pause(error.code, pause)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from marketdata.errors import ProviderError, UsageError
+from marketdata.errors import ProviderError
 from marketdata.source.adaptive_range import MAX_BLOCKS, AdaptiveRange
 from marketdata.source.evm import WORD
 from marketdata.source.log_filter import LogFilter
@@ -61,25 +61,18 @@ def compare(provider: Provider, pool: ListedPool, native: Token) -> Finding:
 
 
 def require(provider: Provider, pool: ListedPool, native: Token) -> Pool:
-    """The pool, with the decimals of the chain. Raises UsageError if it differs from ``rpc.json``. A difference is
-    read a second time, because one answer may be wrong. If the two readings differ, raise ProviderError. Raises
-    ProviderError (``no_pool``), too, if the chain has no pool there."""
-    found = _checked(provider, pool, native)
+    """The pool, with the decimals of the chain. Raises ProviderError (``no_pool``) if the chain has no pool there, and
+    (``not_as_listed``) if the pool differs from ``rpc.json``: either may be wrong."""
+    provider.check_chain()
+    found = compare(provider, pool, native)
     if found.faults:
         about = f"{pool.symbol} ({pool.address}): {'; '.join(found.faults)}"
         if not found.kind_is_known:
             raise ProviderError(f"{provider.name} has no such pool. {about}", code="no_pool")
-        if _checked(provider, pool, native).faults == found.faults:
-            raise UsageError(f"rpc.json does not fit the chain. {about}")
-        raise ProviderError(f"{provider.name} contradicts itself. {about}")
+        raise ProviderError(f"{provider.name} contradicts rpc.json. {about}", code="not_as_listed")
     decimals = (found.decimals[0], found.decimals[1])
     tokens = (found.tokens[0], found.tokens[1])
     return Pool(pool.symbol, pool.address, pool.kind, decimals, pool.invert, pool.start_block, tokens)
-
-
-def _checked(provider: Provider, pool: ListedPool, native: Token) -> Finding:
-    provider.check_chain()
-    return compare(provider, pool, native)
 
 
 def _is_of_kind(provider: Provider, pool: ListedPool, kind: PoolKind) -> bool:

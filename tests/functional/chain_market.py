@@ -118,9 +118,8 @@ class Market:
                     until(lambda pool=pool: indexed(read, f"TEST:{pool.name}") == [expected], seconds)
                 assert indexed(read, f"TEST:{pool.name}") == [expected]
             lags = re.findall(r'backfill_lag_seconds{symbol="TEST:.*"} (.*)', read("GET", "/metrics")[1].decode())
-        assert [round(time.time() - float(lag), -2) for lag in lags] == [round(expected[1] / 1000, -2)] * len(
-            self.pools
-        )
+        assert len(lags) == len(self.pools)
+        assert all(abs(time.time() - float(lag) - expected[1] / 1000) < 60 for lag in lags)
 
 
 M = TypeVar("M", bound=Market)

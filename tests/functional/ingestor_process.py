@@ -50,11 +50,11 @@ class IngestorProcess:
             capture_output=True, text=True, timeout=SECONDS, check=False,
         )  # fmt: skip
 
-    def begin(self, stderr: IO[str] | int = subprocess.PIPE, **settings: str) -> subprocess.Popen[str]:
-        """Start one more ingestor. The caller ends it."""
+    def begin(self, output: IO[str] | int = subprocess.PIPE, **settings: str) -> subprocess.Popen[str]:
+        """Start one more ingestor, with both outputs together. The caller ends it."""
         return subprocess.Popen(
             self._command(), cwd=ROOT, env=self._environment() | settings, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=stderr, text=True,
+            stdout=output, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
 
     @property

@@ -204,8 +204,8 @@ def test_a_wrong_configuration_or_range_is_named(past: Past) -> None:
     assert "is on the chain 31337, and rpc.json says chain_id 5" in wrong.stderr
     past.backfill.configure(chain_id=31337, pools=[past.pools[0].entry() | {"decimals": [1, 1]}])
     wrong = past.backfill.run()
-    assert wrong.returncode == 2
-    assert "rpc.json does not fit the chain" in wrong.stderr
+    assert wrong.returncode == 1
+    assert "contradicts rpc.json" in wrong.stderr
     past.backfill.configure(pools=[pool.entry() for pool in past.pools])
     wrong = past.backfill.run("--from-block", "7", "--to-block", "6")
     assert (wrong.returncode, wrong.stdout) == (2, "")

@@ -94,7 +94,7 @@ def test_of_two_ingestors_one_is_a_standby_and_takes_over(market: Market) -> Non
             market.trade(1)
             market.assert_complete()
             with (state / "standby.log").open("w+") as log:
-                standby = market.ingestor.begin(stderr=log, **settings)
+                standby = market.ingestor.begin(log, **settings)
                 begun.append(standby)
                 until(lambda said=said: said.search((state / "standby.log").read_text()), 30)
                 running.kill()
@@ -117,7 +117,7 @@ def test_what_somebody_may_mend_is_waited_for_and_said_once(market: Market) -> N
     content = token.read_text()
     token.unlink()
     market.ingestor.start()
-    waited = f"waiting for a usable token: the secret file {token} does not exist"
+    waited = f"waiting for a usable file: the secret file {token} does not exist"
     until(lambda: waited in market.ingestor.said(), 30)
     token.write_text(content)
     token.chmod(0o600)
@@ -125,20 +125,35 @@ def test_what_somebody_may_mend_is_waited_for_and_said_once(market: Market) -> N
     market.assert_complete()
     assert market.ingestor.said().count(waited) == 1
     market.ingestor.stop()
-    absent = [market.pools[0].entry() | {"address": "0x" + "ab" * 20}]
-    for changes, words in (({"chain_id": 999}, "is on the chain"), ({"pools": absent}, "there is no pool")):
-        market.ingestor.configure(**changes)
+    entry = market.pools[0].entry()
+    of_native = {
+        "quotes": {"usd": [], "native": [entry["address"]]},
+        "factories": [{"kind": "uniswap-v2", "address": market.exchanges.v2.factory, "start_block": 0}],
+    }
+    for changes, words in (
+        ({"chain_id": 999}, "is on the chain"),
+        ({"pools": [entry | {"address": "0x" + "ab" * 20}]}, "there is no pool"),
+        ({"pools": [entry | {"decimals": [1, 1]}]}, "and rpc.json says 1"),
+        ({"pools": [entry | {"kind": "uniswap-v3"}]}, "it is a uniswap-v2 pool"),
+        (of_native, "must be in quotes/usd"),
+        (None, "rpc.json does not exist"),
+    ):
+        if changes is None:
+            (market.api.state_dir / "secrets" / "rpc.json").unlink()
+        else:
+            market.ingestor.configure(**changes)
         process = market.ingestor.begin()
         try:
-            assert process.stderr is not None
-            until(lambda process=process, words=words: words in process.stderr.readline(), 30)
+            assert process.stdout is not None
+            until(lambda process=process, words=words: words in process.stdout.readline(), 30)
             assert process.poll() is None
             process.terminate()
             assert process.wait(SECONDS) == 0
         finally:
             process.kill()
             process.communicate()
-            market.ingestor.configure(chain_id=CHAIN_ID, pools=[pool.entry() for pool in market.pools])
+            pools = [pool.entry() for pool in market.pools]
+            market.ingestor.configure(chain_id=CHAIN_ID, pools=pools, quotes=None, factories=None)
     token.write_text(content.replace("write", "read"))
     assert market.ingestor.run().returncode == 2
     token.write_text(content)

@@ -108,7 +108,7 @@ def test_a_fault_of_one_chain_does_not_end_the_others(
 ) -> None:
     signals: list[int] = []
     monkeypatch.setattr(os, "kill", lambda _pid, number: signals.append(number))
-    error = UsageError("rpc.json does not fit the chain")
+    error = UsageError("rpc.json: T:1 is the symbol of another pool")
     with ingestor_of(tmp_path, FILE, replace(FILE, name="OTHER")) as found:
         for reader in found.readers:
             reader.follower = cast("Follower", FailingFollower(error, 1))
@@ -116,7 +116,7 @@ def test_a_fault_of_one_chain_does_not_end_the_others(
         first.start()
         until(lambda: found.metrics().chains["T"].failed)
         assert (found.error, signals, found.metrics().chains["OTHER"].failed) == (None, [], 0)
-        assert "T: rpc.json does not fit the chain. This chain is read again after a restart" in caplog.text
+        assert "T: rpc.json: T:1 is the symbol of another pool. This chain is read again after a restart" in caplog.text
         second.start()
         until(lambda: signals)
         assert found.error is error

@@ -36,6 +36,7 @@ def test_what_somebody_has_to_mend_is_said_once_and_tried_more_and_more_seldom(
     """Another error is said at each try."""
     for code, pauses, lines in (
         ("wrong_chain", [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0], 1),
+        ("chain_replaced", [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0], 1),
         (OUTBOX_UNUSABLE, [0.25, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], 1),
         ("other", [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0], 8),
     ):
