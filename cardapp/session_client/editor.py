@@ -24,13 +24,10 @@ from cardapp.errors import (
 from cardapp.neovim import REMEDY, NeovimConnection
 from cardapp.session_client.editor_stream import EditorStream
 
-MAX_INPUT = 256  # characters; contract: "Limits"
-
 CALL_SECONDS = 0.5  # an idle Neovim answers in under a millisecond
 _PROMPTS_SECONDS = 1.0  # to dismiss a series of prompts
 _PROMPT_STEP = 0.1  # seconds; a prompt that is still shown this long after a key counts as the next prompt
 _PROMPT_KEYS = {"r": "<CR>", "rm": "<Esc>"}  # the modes of the hit-enter prompt and the more prompt; see :help mode()
-_MAX_NUMBER = 2**31 - 1  # Neovim's line and column numbers are C ints
 
 _STATE_LUA = """
 local function state(window)
@@ -168,10 +165,6 @@ class Editor:
         its first byte. Raises ``InvalidValue`` with the pointer ``/row``, ``/column``, ``/window`` or ``/file``, and
         ``EditorBlocked``.
         """
-        _require_between("/row", row, 1)
-        _require_between("/column", column, 0)
-        if window is not None:
-            _require_between("/window", window, 1)
         connection = self._connect()
         mode = connection.mode(self._timeout)
         if mode.blocking:
@@ -195,15 +188,8 @@ class Editor:
         """Type ``text`` in Neovim's key notation (``<CR>``, ``<LT>`` for a ``<``). Returns ``{accepted}`` in bytes.
 
         Keys are accepted even if Neovim waits for a key or runs a script, because a key can end both. ``accepted`` is
-        less than the length of the text in UTF-8 if Neovim's key buffer is full. Raises ``InvalidValue`` unless the
-        text has 1 to 256 characters.
+        less than the length of the text in UTF-8 if Neovim's key buffer is full.
         """
-        if not 1 <= len(text) <= MAX_INPUT:
-            raise InvalidValue.of("/text", f"{len(text)} characters; send 1 to {MAX_INPUT} at a time")
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidValue.of("/text", "a lone surrogate is not a character; send valid Unicode") from error
         connection = self._connect()
         self._probe(connection)  # an error from here means that nothing was typed
         return {"accepted": int(connection.call("nvim_input", text, timeout=self._timeout))}
@@ -325,8 +311,3 @@ def _outside(field: str, row: int, column: int, last: int) -> str:
     if field == "row":
         return f"is {row}, outside the buffer, whose last row is {last}"
     return f"is {column}, outside row {row}, which is {last} bytes long"
-
-
-def _require_between(pointer: str, value: int, minimum: int) -> None:
-    if not minimum <= value <= _MAX_NUMBER:
-        raise InvalidValue.of(pointer, f"{value} is not a number from {minimum} to {_MAX_NUMBER}")

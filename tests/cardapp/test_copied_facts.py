@@ -13,7 +13,6 @@ from cardapp.layout import annotations as drawn
 from cardapp.layout.html.theme import style_sheet
 from cardapp.layout.sheets import Kind
 from cardapp.session_client import checkpoint, operation, sync
-from cardapp.session_client.editor import MAX_INPUT
 from cardapp.session_host import replay
 from cardapp.web import schemas
 
@@ -94,12 +93,6 @@ def test_the_page_pastes_as_much_as_the_service_takes() -> None:
     schema = json.loads(read(ROOT / "web" / "schemas" / "page.json"))
     (paste,) = [each for each in nested(schema) if each.get("properties", {}).get("type") == {"const": "paste"}]
     assert paste["properties"]["text"]["maxLength"] == int(limit)
-
-
-def test_the_editors_input_has_the_limit_of_its_schema() -> None:
-    schema = json.loads(read(ROOT / "web" / "schemas" / "editor.json"))
-    texts = [each["properties"]["text"] for each in nested(schema) if "text" in each.get("properties", {})]
-    assert [text["maxLength"] for text in texts] == [MAX_INPUT]
 
 
 def nested(value: object) -> list[dict]:  # type: ignore[type-arg]

@@ -139,10 +139,9 @@ class _Geometry:
     def columns(self) -> list[list[Region]]:
         """Divide the regions into as few columns as possible. If they do not fit, those in the middle are folded into
         one."""
-        for count in range(1, self._max_columns + 1):
-            packed = _packed(self.regions, self._available)
-            if len(packed) <= count:
-                return packed
+        packed = _packed(self.regions, self._available)
+        if len(packed) <= self._max_columns:
+            return packed
         kept = self._max_columns * (int(self._available / _MIN_HEIGHT["used"]) - 1) - 1
         first, last = self.regions[: (kept + 1) // 2], self.regions[len(self.regions) - kept // 2 :]
         hidden = sum(region.use == "used" for region in self.regions[len(first) : len(self.regions) - len(last)])

@@ -145,19 +145,10 @@ def test_the_error_of_an_invalid_position_names_its_field(catalog: Catalog) -> N
         ({"task_id": "t2", "block_id": "b2"}, "/block_id"),
         ({"snapshot_ref": "three"}, "/snapshot_ref"),
         ({"snapshot_ref": "t2/b1/p1/s1/one"}, "/snapshot_ref"),
-        ({"focus_level": "page"}, "/focus_level"),
     ):
         with pytest.raises(InvalidValue) as caught:
             from_request(catalog, body(**fields))
         assert {error.pointer for error in caught.value.errors} == {pointer}, fields
-
-
-def test_a_delta_of_0_or_out_of_range_is_refused(catalog: Catalog) -> None:
-    for delta in (0, 10_001, -10_001):
-        with pytest.raises(InvalidValue, match="delta"):
-            move(catalog, FRESH, "step", delta)
-    assert move(catalog, FRESH, "step", 10_000).at_end == "last"
-    assert move(catalog, FRESH, "step", -10_000).moved == 0
 
 
 def test_a_move_crosses_parents_and_stops_at_the_end(catalog: Catalog) -> None:
