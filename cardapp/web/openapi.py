@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import http
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -124,5 +123,5 @@ def _with_local_references(schema: Mapping[str, Any]) -> dict[str, Any]:
             return {name: rewritten(part) for name, part in value.items()}
         return [rewritten(part) for part in value] if isinstance(value, list) else value
 
-    result: dict[str, Any] = rewritten(copy.deepcopy(dict(schema)))
+    result: dict[str, Any] = rewritten(dict(schema))
     return result
