@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from cardapp.card.constant import Language, NoValue
@@ -11,8 +12,8 @@ from cardapp.card.constant import Language, NoValue
 _QUOTED = re.compile(r"""[LuU]?8?"(?:\\.|[^"\\])*"|'(?:\\.[^']*|[^'\\])'""", re.DOTALL)
 _SIGN = re.compile(rf"{_QUOTED.pattern}|[{{}}\[\](),=:]", re.DOTALL)
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
-_REPEATED = re.compile(r"(.*\S) <repeats (\d+) times>", re.DOTALL)
-_ARRAY = re.compile(r"\s*(.*\S)\s*;\s*(\d+)\s*", re.DOTALL)
+_REPEATED = re.compile(r"(.*\S) <repeats ([0-9]+) times>", re.DOTALL)
+_ARRAY = re.compile(r"\s*(.*\S)\s*;\s*([0-9]+)\s*", re.DOTALL)
 """The inside of an array of Rust with equal elements: ``[0; 16]``."""
 _EMPTY = re.compile(r"std::[\w:]+ (?:of length 0|with 0 elements|\[no contained value\])|(?:std::)?nullopt")
 """How gdb shows an empty container of C++, and how the language writes an empty ``std::optional``."""
@@ -43,8 +44,8 @@ class Aggregate(NamedTuple):
 
     @property
     def holds_one(self) -> bool:
-        """Whether it is an optional, a variant or an any, whose value can be written without braces around it."""
-        return self._container.startswith(("std::optional", "std::variant", "std::any"))
+        """Whether it is an optional or another holder, whose value can be written without braces around it."""
+        return self._container.startswith(("std::optional", "std::variant", "std::any", "std::atomic"))
 
     @property
     def held(self) -> Aggregate | str | None:
@@ -159,7 +160,7 @@ def _named(part: str, language: Language) -> tuple[str | None, str]:
         around = part[max(at - 1, 0) : at + 2]
         if (sign == "=" and not re.search(r"[=!<>]=|==", around)) or (sign == ":" and "::" not in around):
             name = part[:at].strip()
-            is_key = name.startswith("[")
+            is_key = _is_key(name)
             # Else it is a container: std::vector of length 1 = {5}
             if name and "::" not in name and (sign == ":" or language != "rust" or is_key):
                 name = " ".join(name.removeprefix(".").split())
@@ -190,15 +191,20 @@ def _element(item: Item, language: Language) -> Item:
         if name is None:
             raise NoValue("write a map as {key: value}")
         return item
-    if name is not None and name.startswith("["):
+    if _is_key(name):
         return item
-    if name is not None or isinstance(value, str) or len(value.items) != 2 or value.prefix:
+    parts = () if isinstance(value, str) or value.prefix else value.items
+    if name is not None or len(parts) != 2 or _is_key(parts[0].name):
         raise NoValue("write a map as {{key, value}}")
-    key, element = value.items
+    key, element = parts
     return Item(f"[{spelled(key.value, language)}]", element.value)
 
 
-def without_holder(said: Aggregate | str, holder: Aggregate) -> Aggregate | str | None:
+def _is_key(name: str | None) -> bool:
+    return name is not None and name.startswith("[")
+
+
+def without_holder(said: Aggregate | str, holder: Aggregate, language: Language) -> Aggregate | str | None:
     """What ``said`` has in ``holder``, which holds one value: in braces of its own, or alone. None: nothing."""
     if isinstance(said, str):
         return said
@@ -207,8 +213,13 @@ def without_holder(said: Aggregate | str, holder: Aggregate) -> Aggregate | str 
     is_nothing = not said.items and (not said.prefix or said.bare == "nullopt")
     if is_nothing and holder.bare == "optional":
         return None
-    is_wrapped = not said.prefix and len(said.items) == 1 and said.items[0].name is None
-    return said.held if is_wrapped and _depth(said) > _depth(holder.held) else said
+    if said.prefix or len(said.items) != 1 or said.items[0].name is not None:
+        return said
+    if isinstance(holder.held, Aggregate) and holder.held.is_map(language):
+        with suppress(NoValue):  # the only element of a map, {{"saw", 1}}
+            arranged(said, holder.held, language)
+            return said
+    return said.held if _depth(said) > _depth(holder.held) else said
 
 
 def _depth(value: Aggregate | str | None) -> int:

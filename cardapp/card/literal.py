@@ -121,7 +121,7 @@ def _read(text: str, language: Language, like: str | None, letter: str | None, c
     if kind is None and text in _NULLS:
         return NULL
     text = _known(text, constants)
-    found = re.fullmatch(r"(-?\d+) ('.*')", text)  # a character as gdb prints it: 97 'a'
+    found = re.fullmatch(r"(-?[0-9]+) ('.*')", text)  # a character as gdb prints it: 97 'a'
     if kind == "float" and (special := re.fullmatch(r"(-?)(nan|inf)(?:inity)?", text, re.IGNORECASE)):
         return special[1] + special[2].lower()
     try:
@@ -201,7 +201,7 @@ def named(typed: str, language: Language, like: str | None = None) -> set[str]:
         return set()
     found, known = aggregate.parse(typed, language), _parsed(like, language)
     if known is not None and known.holds_one:
-        content = without_holder(found or typed, known)
+        content = without_holder(found or typed, known, language)
         return set() if content is None else named(spelled(content, language), language, _like(known.held, language))
     if found is not None:
         with suppress(NoValue):
@@ -319,7 +319,7 @@ def escaped(content: bytes) -> str:
 def _aggregate(text: str, language: Language, like: str | None, constants: Constants) -> str:
     found, known = aggregate.parse(text, language), _parsed(like, language)
     if known is not None and known.holds_one:
-        content = without_holder(found or text, known)
+        content = without_holder(found or text, known, language)
         if content is None:
             return "nullopt"
         return _read(spelled(content, language), language, _like(known.held, language), None, constants)

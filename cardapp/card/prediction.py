@@ -128,7 +128,7 @@ class _Comparison:
 
     def is_same(self, said: Aggregate | str, seen: Aggregate | str) -> bool:
         if isinstance(seen, Aggregate) and seen.holds_one:
-            content, there = without_holder(said, seen), seen.held
+            content, there = without_holder(said, seen, self._language), seen.held
             return content is there is None or (
                 content is not None and there is not None and self.is_same(content, there)
             )
