@@ -30,16 +30,6 @@ def evaluate(expression: str) -> gdb.Value:
 
     :raises gdb.error: it cannot be evaluated, calls a function, or names an element that does not exist.
     """
-    try:
-        return _evaluated(expression)
-    except gdb.error as error:
-        unknown = _NO_SYMBOL.search(str(error))
-        if unknown is None:
-            raise
-        raise gdb.error(str(error).removesuffix(".") + _if_macro(unknown[1])) from error
-
-
-def _evaluated(expression: str) -> gdb.Value:
     if rust_values.in_rust():
         for name in _NAME.findall(expression):
             symbol = gdb.lookup_symbol(name)[0]
@@ -58,6 +48,12 @@ def _evaluated(expression: str) -> gdb.Value:
         raise gdb.error(rewriting.as_written(str(error))) from error
     finally:
         rewriting.forget_elements()
+
+
+def explained(message: str) -> str:
+    """gdb's message, and what may help where a name is unknown."""
+    unknown = _NO_SYMBOL.search(message)
+    return message if unknown is None else message.removesuffix(".") + _if_macro(unknown[1])
 
 
 def _if_macro(name: str) -> str:

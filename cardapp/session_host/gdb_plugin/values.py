@@ -13,7 +13,7 @@ import gdb
 
 from cardapp.session_host.gdb_plugin import rendering, rust_values
 from cardapp.session_host.gdb_plugin.causes import causes_at_stop
-from cardapp.session_host.gdb_plugin.evaluation import evaluate
+from cardapp.session_host.gdb_plugin.evaluation import evaluate, explained
 from cardapp.session_host.gdb_plugin.frames import frame_with_source
 
 MAX_BLOCKS = 4096
@@ -56,7 +56,7 @@ def _value(stop_id: Callable[[], str], expression: str, letter: str | None) -> d
         value = evaluate(expression)
         text = rendering.text(value, letter)
     except (gdb.error, RuntimeError, OverflowError) as error:
-        return {"value": None, "error": str(error)}
+        return {"value": None, "error": explained(str(error))}
     if stop_id() != before:
         return {"value": None, "error": f"{expression} changes the program, so its value is not used"}
     return {"value": text, "error": None}
