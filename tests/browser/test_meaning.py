@@ -89,7 +89,9 @@ def test_a_value_is_read_before_it_is_predicted_and_judged_by_what_it_means(tab:
         "text": ("alice", ""), "three": ("{1,0x2,3}", "reads {1, 2, 3}"),
     }  # fmt: skip
     field(page, "count").fill("sizeof(enum state) * 2")  # also before the program has run
+    field(page, "mask").fill("MASK")
     expect(reading(page, "count")).to_have_text("reads 8")
+    expect(reading(page, "mask")).to_have_text("reads 64")
     for name, (text, _) in typed.items():
         field(page, name).fill(text)
     for name, (_, words) in typed.items():

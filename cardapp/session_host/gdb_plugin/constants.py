@@ -45,6 +45,9 @@ def constants(texts: list[str]) -> dict[str, dict[str, Any]]:
     frame = frame_with_source() if gdb.selected_inferior().pid else None
     if frame is not None:
         frame.select()
+    else:
+        with contextlib.suppress(gdb.error):
+            gdb.execute("list main", to_string=True)  # a macro needs a place: this is the one before the program runs
     found = {}
     with read_only(), setting("output-radix", "10"):
         for text in texts:
