@@ -85,7 +85,7 @@ def test_a_value_is_read_before_it_is_predicted_and_judged_by_what_it_means(tab:
     page = opened.page
     place = field(page, "count").bounding_box()
     typed = {
-        "count": ("8u", "reads 8"), "mask": ("64", ""), "state": ("1", ""), "end": ("NULL", "reads 0x0"),
+        "count": ("8u", "reads 8"), "mask": ("64", ""), "state": ("1", "reads BUSY"), "end": ("NULL", "reads 0x0"),
         "text": ("alice", ""), "three": ("{1,0x2,3}", "reads {1, 2, 3}"),
     }  # fmt: skip
     field(page, "count").fill("sizeof(enum state) * 2")  # also before the program has run
