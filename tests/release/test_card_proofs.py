@@ -41,4 +41,4 @@ def test_every_snapshot_of_a_shipped_card_is_proved_as_on_another_release(
     command = [sys.executable, "-P", "-m", "cardapp", "check", "--replay", str(ROOT / "etc" / "cards" / name)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1] == f"all {len(snapshots)} snapshots were replayed and match the card"
+    assert f"all {len(snapshots)} snapshots were replayed and match the card" in done.stdout.splitlines()
