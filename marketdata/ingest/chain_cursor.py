@@ -40,6 +40,17 @@ class KnownPool(NamedTuple):
     trades: int
 
 
+def put_failed(transaction: Transaction, symbol: str, start: int, end: int) -> None:
+    """Report the times [start, end) of a pool as failed. If this cuts the end off its joined coverage, which the
+    chain's continues, the pool joins again at ``end``."""
+    put_coverage(transaction, symbol, start, end, "failed")
+    transaction.execute(
+        "UPDATE pools SET joined = 0, covered_to = ?3 "
+        "WHERE symbol = ?1 AND joined = 1 AND covered_to > ?2 AND covered_to <= ?3",
+        (symbol, start, end),
+    )
+
+
 class ChainCursor:
     """How far one chain has been read. Used by one thread. A method with the parameter ``transaction`` works within the
     caller's transaction."""
@@ -180,7 +191,12 @@ class ChainCursor:
         """Report the times [start, end) of symbols as failed."""
         with self.transaction() as transaction:
             for symbol in symbols:
-                put_coverage(transaction, symbol, start, end, "failed")
+                put_failed(transaction, symbol, start, end)
+
+    def joints(self) -> dict[str, int]:
+        """The time at which the chain's coverage continues that of each pool that has joined."""
+        statement = "SELECT symbol, covered_to FROM pools WHERE chain = ? AND joined = 1"
+        return dict(self._outbox.rows(statement, self._chain))
 
     def joining(self) -> list[str]:
         """The members whose own coverage does not touch the chain's."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
+from marketdata.ingest.chain_cursor import put_failed
 from marketdata.ingest.outbox import Outbox, Transaction, put_coverage
 from marketdata.source.evm import Block
 
@@ -44,7 +45,7 @@ class DoubtedBlocks:
         values = (self._chain, *block, json.dumps(both), tries, due)
         transaction.execute("INSERT OR REPLACE INTO doubted VALUES (?, ?, ?, ?, ?, ?, ?)", values)
         for symbol in symbols:
-            put_coverage(transaction, symbol, block.time, block.time + 1, "failed")
+            put_failed(transaction, symbol, block.time, block.time + 1)
 
     def due(self) -> list[DoubtedBlock]:
         """The blocks whose pause is over. A clock that was set back ends the pause, too."""
@@ -59,14 +60,30 @@ class DoubtedBlocks:
             for number, hash, at, symbols, tries in rows
         ]
 
-    def remove(self, transaction: Transaction, doubted: DoubtedBlock, *, is_read: bool) -> None:
-        """Forget a block. With ``is_read`` its time is indexed, unless another block of the same second is doubted."""
+    def remove(self, transaction: Transaction, doubted: DoubtedBlock, read: Collection[str]) -> None:
+        """The block was read for the symbols ``read``: its time is indexed for them, unless another block of the same
+        second is doubted. For its other symbols it stays doubted."""
         number, _, at = doubted.block
         transaction.execute("DELETE FROM doubted WHERE chain = ? AND number = ?", (self._chain, number))
-        others = transaction.execute(
+        self._cover(transaction, at, read)
+        if others := set(doubted.symbols) - set(read):
+            self.add(transaction, doubted.block, others, doubted.tries)
+
+    def retract(self, transaction: Transaction, next_block: int, time: int) -> None:
+        """Forget the blocks from ``next_block`` on, which are read again. Coverage before ``time`` stays, and was
+        perhaps failed only because of them."""
+        rows = transaction.execute(
+            "DELETE FROM doubted WHERE chain = ? AND number >= ? RETURNING time, symbols", (self._chain, next_block)
+        ).fetchall()
+        for at, symbols in rows:
+            if at < time:
+                self._cover(transaction, at, json.loads(symbols))
+
+    def _cover(self, transaction: Transaction, at: int, symbols: Collection[str]) -> None:
+        rows = transaction.execute(
             "SELECT symbols FROM doubted WHERE chain = ? AND time = ?", (self._chain, at)
         ).fetchall()
-        left = {symbol for (symbols,) in others for symbol in json.loads(symbols)}
-        for symbol in doubted.symbols if is_read else ():
+        left = {symbol for (found,) in rows for symbol in json.loads(found)}
+        for symbol in symbols:
             if symbol not in left:
                 put_coverage(transaction, symbol, at, at + 1, "indexed")

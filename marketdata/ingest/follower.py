@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 
 from marketdata.errors import ProviderError, StateError
 from marketdata.ingest import old_marks
-from marketdata.ingest.chain_cursor import ChainCursor, ReadBlock
+from marketdata.ingest.chain_cursor import ChainCursor, ReadBlock, put_failed
 from marketdata.ingest.discovery import Discovery, Found, WaitingPool
 from marketdata.ingest.doubted_blocks import DoubtedBlocks
-from marketdata.ingest.outbox import Outbox, Transaction, put, put_coverage, put_encoded
+from marketdata.ingest.outbox import Outbox, Transaction, put, put_encoded
 from marketdata.source import swaps
 from marketdata.source.adaptive_range import AdaptiveRange
 from marketdata.source.evm import Block, Header, Log
@@ -162,21 +162,19 @@ class Follower:
     def read_again(self) -> None:
         """Read the blocks again of which logs were missing."""
         for doubted in self._doubted_blocks.due():
-            [header] = self._provider.find_headers([doubted.block.number])
             pools = [self._pools[symbol] for symbol in doubted.symbols if symbol in self._pools]
-            if header is None or header.hash != doubted.block.hash or not pools:
-                # A block that was replaced is read with its branch; a pool that is no longer read stays failed.
-                with self._cursor.transaction() as transaction:
-                    self._doubted_blocks.remove(transaction, doubted, is_read=False)
-                continue
-            [found] = proved_logs(self._provider, [header], swap_filter(pools))
+            [header] = self._provider.find_headers([doubted.block.number])
+            found = None
+            if header is not None and header.hash == doubted.block.hash and pools:
+                [found] = proved_logs(self._provider, [header], swap_filter(pools))
             with self._cursor.transaction() as transaction:
-                if found.unseen:
+                # What is replaced goes with its reorganisation. The symbols that are not read now may come back.
+                if found is None or found.unseen:
                     self._doubted_blocks.add(transaction, doubted.block, doubted.symbols, doubted.tries + 1)
-                else:
-                    self._put_ticks(transaction, PoolIndex(pools), [(doubted.block, found.logs)])
-                    self._doubted_blocks.remove(transaction, doubted, is_read=True)
-                    _log.info("%s: block %d has all its events now", self._chain.name, doubted.block.number)
+                    continue
+                self._put_ticks(transaction, PoolIndex(pools), [(doubted.block, found.logs)])
+                self._doubted_blocks.remove(transaction, doubted, {pool.symbol for pool in pools})
+            _log.info("%s: block %d has all its events now", self._chain.name, doubted.block.number)
 
     # -- the pools ---------------------------------------------------------------------------------------------------
 
@@ -345,7 +343,7 @@ class Follower:
     def _uncover(self, transaction: Transaction, unread: Mapping[str, str], start: Block, end: Block) -> None:
         """Report the times of these blocks as failed for symbols that were not read."""
         for symbol, reason in unread.items():
-            put_coverage(transaction, symbol, start.time, end.time + 1, "failed")
+            put_failed(transaction, symbol, start.time, end.time + 1)
             _log.warning("%s: blocks %d to %d are not indexed: %s", symbol, start.number, end.number, reason)
 
     def _keep_doubts(self, transaction: Transaction, index: PoolIndex[Pool]) -> None:
@@ -358,7 +356,8 @@ class Follower:
                     f"{self._provider.name} left out events of the factory {min(missing)} in block {block.number}",
                     code="wrong_answer",
                 )
-            symbols = {pool.symbol for address in addresses for pool in index.at(address)}
+            pools = (pool for address in addresses for pool in index.at(address))
+            symbols = {pool.symbol for pool in pools if pool.start_block <= block.number}
             if symbols:
                 self._doubted_blocks.add(transaction, block, symbols)
 
@@ -407,6 +406,7 @@ class Follower:
         with self._cursor.transaction() as transaction:
             self._discovery.forget(transaction, self._cursor, next_block - 1)
             self._cursor.retract(transaction, gone, next_block, time)
+            self._doubted_blocks.retract(transaction, next_block, time)
         if self._members is not None:
             self._regroup()
         self.counts.reorganisations += 1

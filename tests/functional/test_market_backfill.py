@@ -115,6 +115,15 @@ def test_live_and_backfilled_ticks_are_those_of_the_receipts(past: Past) -> None
     # Blocks that the ingestor has read can be requested, too.
     done = past.backfill.run("--from-block", str(began), "--to-block", str(began + 2))
     assert re.match(rf"TEST: 3 blocks up to block {began + 2} read .*, 0 new, \d+ known, 0 refused", done.stdout)
+    past.chain.mine(CONFIRMATIONS)
+    final = int(past.chain("eth_blockNumber"), 16) - CONFIRMATIONS
+    past.ingestor.start()
+    past.assert_covered()
+    assert past.backfill.run("--from-block", "0", "--to-block", str(final)).returncode == 0
+    past.assert_covered()
+    past.chain.mine()
+    past.assert_covered()
+    past.ingestor.stop()
 
 
 def test_the_recipe_of_the_manual_stores_what_is_below_start_block(past: Past) -> None:

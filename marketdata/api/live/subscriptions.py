@@ -221,6 +221,7 @@ def _found(subscriber: Subscriber, request: Mapping[str, Any]) -> Subscription |
 
 
 def _error(error: MarketError, request: Mapping[str, Any]) -> bytes:
-    """The error message for a failed request. It repeats the request's symbol, interval, time zone and open."""
+    """The error message for a failed request. It repeats the request's symbol, interval, time zone and open, and has
+    the same further members as an HTTP problem."""
     named = {name: request[name] for name in ("symbol", "interval", "timeZone", "open") if name in request}
-    return encode({"type": "error", **named, "code": error.code, "detail": error.detail})
+    return encode({"type": "error", **named, "code": error.code, "detail": error.detail, **error.extra})

@@ -86,6 +86,7 @@ class Backfill:
         self._stored: list[SpanOutcome] = []
         self._record_at = 0.0
         self._plan: Plan | None = None
+        self._cursor: ChainCursor | None = None
         self._thread = threading.Thread(target=self._run, name="backfill", daemon=True)
         self.counts = Counts()
         self.error: MarketError | None = None
@@ -154,6 +155,7 @@ class Backfill:
         old_marks.remove(outbox, self._provider, pools, partial(self._writer.cover, state="failed"))
         ranges = StoredRanges(outbox, self._table, [*pools, *found])
         cursor = ChainCursor(outbox, self._chain.name)
+        self._cursor = cursor
         # The pools of factories are read from one block on, so that their blocks become few spans. Before its creation
         # a pool has no swaps.
         listed = {pool.symbol for pool in pools}
@@ -240,7 +242,7 @@ class Backfill:
         recorded, so the next run reads it again."""
         read = [outcome for outcome in map(_without_unread, self._stored) if outcome.span.symbols]
         for start, end, symbols in _times(read):
-            self._writer.cover(symbols, start, end)
+            self._cover(symbols, start, end)
         for outcome in self._stored:
             for symbol, reason in outcome.unread.items():
                 self._writer.cover([symbol], outcome.start, outcome.end, "failed")
@@ -252,6 +254,19 @@ class Backfill:
         ranges.add([span for outcome in read for span in _read_spans(outcome)], refusals)
         self._stored = []
         self._record_at = monotonic() + _RECORD_S
+
+    def _cover(self, symbols: Sequence[str], start: int, end: int) -> None:
+        """Report times as indexed. Where the chain's coverage continues the joined coverage of a pool, the last second
+        of the latter stays: without it, nothing would be continued."""
+        assert self._cursor is not None
+        joints = self._cursor.joints()
+        groups: dict[int, list[str]] = {}
+        for symbol in symbols:
+            joint = joints.get(symbol, end + 1)
+            groups.setdefault(joint if start < joint <= end else end + 1, []).append(symbol)
+        for joint, part in groups.items():
+            self._writer.cover(part, start, joint - 1)
+            self._writer.cover(part, min(joint, end), end)
 
     def _finalize(self) -> None:
         """Report each symbol as final up to its last block."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +22,7 @@ from marketdata.source.evm import Header, Log
 from marketdata.source.log_filter import LogFilter
 from marketdata.source.pools import KINDS
 from marketdata.source.pools.pool import Pool
+from marketdata.source.proof import BlockLogs, RangeContradicted
 
 POOLS = tuple(Pool(f"T:{n}", "0x" + f"{n:02x}" * 20, "uniswap-v2", (18, 18), False, n * 3) for n in (1, 2))
 FILE = rpc_file.Chain("T", 1, (), 4)
@@ -53,6 +54,8 @@ class Chain:
 
     name = "chain"
     has_another_endpoint = False
+    is_lying = False
+    """Whether all logs are left out."""
 
     def __init__(self, chance: random.Random, most: int) -> None:
         self._chance = chance
@@ -102,7 +105,11 @@ class Chain:
         return [self.blocks[number].header if number < len(self.blocks) else None for number in numbers]
 
     def logs_of(self, headers: Sequence[Header], wanted: LogFilter) -> list[list[Log]]:
-        return [[log for log in self.blocks[header.number].logs if wanted.selects(log)] for header in headers]
+        blocks = [self.blocks[header.number] for header in headers]
+        return [[log for log in block.logs if wanted.selects(log) and not self.is_lying] for block in blocks]
+
+    def prove(self, headers: Sequence[Header], logs: Sequence[list[Log]], wanted: LogFilter) -> list[BlockLogs]:
+        return [BlockLogs(each, wanted.unseen(header.bloom, each)) for header, each in zip(headers, logs, strict=True)]
 
     def logs_between(
         self, first: int, last: int, wanted: LogFilter, ends: Sequence[int]
@@ -112,6 +119,8 @@ class Chain:
         if last >= len(self.blocks):
             raise ProviderError(f"has no block {last}")
         logs = [log for block in self.blocks[first : last + 1] for log in block.logs if wanted.selects(log)]
+        if logs and self.is_lying:
+            raise RangeContradicted("left out events")
         return logs, {number: self.blocks[number].header for number in ends}
 
     def distrust(self, about: str) -> bool:
@@ -252,7 +261,7 @@ class Run:
 
     def anything(self) -> None:
         """Do one random step: a fault, a reorganisation, or normal work."""
-        match self.chance.randrange(8):
+        match self.chance.randrange(10):
             case 0:
                 self.chain.extend(self.chance.randint(1, 20))
             case 1:
@@ -265,16 +274,29 @@ class Run:
                 self.deliver(self.chance.randint(1, 50))
             case 5:
                 self.deliver(self.chance.randint(1, 50), is_answer_lost=True)
+            case 6:
+                self.chain.is_lying = not self.chain.is_lying
+            case 7 if self.look():
+                self.read_again()
             case _ if self.look():
-                for _ in range(self.chance.randint(1, 8)):
-                    if not self.follower.step() and not self.follower.catch_up():
-                        break
+                with suppress(ProviderError):  # the events of factories must not lack
+                    for _ in range(self.chance.randint(1, 8)):
+                        if not self.follower.step() and not self.follower.catch_up():
+                            break
+
+    def read_again(self) -> None:
+        """Read the blocks again of which logs were missing, without a pause before."""
+        with self.outbox.transaction() as transaction:
+            transaction.execute("UPDATE doubted SET due = 0")
+        self.follower.read_again()
 
     def finish(self) -> None:
+        self.chain.is_lying = False
         while not self.look():
             self.chain.extend(1)
         while self.follower.step() or self.follower.catch_up():
             pass
+        self.read_again()
         while self.deliver(50):
             pass
 
