@@ -75,9 +75,15 @@ class DoubtedBlocks:
         rows = transaction.execute(
             "DELETE FROM doubted WHERE chain = ? AND number >= ? RETURNING time, symbols", (self._chain, next_block)
         ).fetchall()
+        begun = {
+            symbol
+            for (symbol,) in transaction.execute(
+                "SELECT symbol FROM pools WHERE chain = ? AND first_block < ?", (self._chain, next_block)
+            )
+        }
         for at, symbols in rows:
             if at < time:
-                self._cover(transaction, at, json.loads(symbols))
+                self._cover(transaction, at, begun.intersection(json.loads(symbols)))
 
     def _cover(self, transaction: Transaction, at: int, symbols: Collection[str]) -> None:
         rows = transaction.execute(

@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from marketdata.errors import ProviderError
 from marketdata.source.evm import Header, Log
@@ -18,6 +19,18 @@ from marketdata.source.proof import BlockLogs, of_receipts
 from marketdata.source.provider import RpcProvider
 
 _log = logging.getLogger("marketdata.source")
+
+
+_FALSE_ALARM = 0.01
+"""Without receipts, a block counts as contradicted if its filter is wrong with at most this probability."""
+
+
+@cache  # once for all threads
+def _say_without_receipts(endpoints: str) -> None:
+    _log.warning(
+        "none of %s has eth_getBlockReceipts, so nothing proves that it leaves out no events: add a node that has "
+        "it to urls in rpc.json", endpoints,
+    )  # fmt: skip
 
 
 @dataclass
@@ -91,9 +104,12 @@ class Prover:
     def _decided(self, case: _Case, before: int, wanted: LogFilter) -> BlockLogs:
         unseen = frozenset() if case.is_proved else wanted.unseen(case.header.bloom, case.logs)
         if unseen and not case.contradiction:
-            # No endpoint has receipts. The filter may name what is not there, and all endpoints say that it is not.
+            _say_without_receipts(", ".join(each.name for each in self._order()))
             self.unproved_blocks += 1
-            unseen = frozenset()
+            case.contradiction = "no endpoint has its receipts"
+            # A filter that is nearly full names what is not there, and all endpoints say that it is not.
+            if wanted.false_alarm(case.header.bloom) > _FALSE_ALARM:
+                unseen = frozenset()
         if unseen:
             _log.warning(
                 "block %d lacks events of %s, which its bloom filter names; %s",

@@ -20,8 +20,8 @@ Lie = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 class LyingNode(Provider):
     """Passes requests on. ``logs`` changes the logs of each answer of ``eth_getLogs`` that has logs, except of
     searches for the creation of a pool, which name two topics. ``receipts`` changes the logs of each receipt. While
-    they are None, the answers are honest. ``calls`` counts the calls by method. Ranges of more than ``most_blocks`` are
-    refused; ``ranges`` are those that were not."""
+    they are None, the answers are honest. ``lacks`` is a method that is unknown. ``calls`` counts the calls by method.
+    Ranges of more than ``most_blocks`` are refused; ``ranges`` are those that were not."""
 
     def __init__(self, chain: Anvil) -> None:
         super().__init__(lambda request, _: self._passed_on(request))
@@ -29,6 +29,7 @@ class LyingNode(Provider):
         self._lock = threading.Lock()
         self.logs: Lie | None = None
         self.receipts: Lie | None = None
+        self.lacks = ""
         self.calls: dict[str, int] = {}
         self.most_blocks: int | None = None
         self.ranges: list[tuple[int, int]] = []
@@ -49,10 +50,13 @@ class LyingNode(Provider):
             for call in answers:
                 method = calls[call["id"]]["method"]
                 self.calls[method] = self.calls.get(method, 0) + 1
+                if method == self.lacks:
+                    call["error"] = {"code": -32601, "message": f"the method {method} does not exist"}
+                    del call["result"]
                 if self.logs is not None and _asks_for_swaps(calls[call["id"]]) and call.get("result"):
                     call["result"] = self.logs(call["result"])
                 if self.receipts is not None and method == "eth_getBlockReceipts":
-                    for receipt in call["result"]:
+                    for receipt in call.get("result", ()):
                         receipt["logs"] = self.receipts(receipt["logs"])
         return answer
 

@@ -121,17 +121,25 @@ def test_what_a_node_leaves_out_is_asked_again_or_failed(market: Doubted, node: 
     market.assert_lacks_nothing()
     counted = market.ingestor.figures()["marketdata_source_contradictions_total"]
     assert counted > 3
-    node.receipts = lambda _: []
-    market.trade(3)
-    lacking = market.lacking()
-    blocks = {number for _, number in lacking}
-    times = {
-        number: int(market.chain("eth_getBlockByNumber", hex(number), False)["timestamp"], 16) for number in blocks
-    }
-    until(lambda: market.failed() == {(symbol, times[number]) for symbol, number in lacking})
-    assert market.ingestor.figures()["marketdata_source_contradictions_total"] >= counted + len(blocks) == counted + 3
-    node.logs = node.receipts = None
-    market.assert_lacks_nothing()
+    for lie in ("lacks", "receipts"):
+        counted = market.ingestor.figures()["marketdata_source_contradictions_total"]
+        node.logs = lambda _: []
+        node.lacks = "eth_getBlockReceipts" if lie == "lacks" else ""
+        node.receipts = lambda _: []
+        market.trade(3)
+        lacking = market.lacking()
+        times = {
+            number: int(market.chain("eth_getBlockByNumber", hex(number), False)["timestamp"], 16)
+            for _, number in lacking
+        }
+        until(lambda lacking=lacking, times=times: market.failed() == {(symbol, times[at]) for symbol, at in lacking})
+        assert (
+            market.ingestor.figures()["marketdata_source_contradictions_total"] >= counted + len(times) == counted + 3
+        )
+        node.logs = node.receipts = None
+        node.lacks = ""
+        market.assert_lacks_nothing()
+    assert market.ingestor.said().count("has eth_getBlockReceipts") == 1
     market.assert_covered(60)
     assert market.ingestor.stop() == 0
 
