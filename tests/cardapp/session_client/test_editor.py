@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cardapp.errors import CardAppError, EditorUnavailable, InvalidValue, SessionUnavailable, TooSlow
+from cardapp.errors import CardAppError, EditorUnavailable, SessionUnavailable, TooSlow
 from cardapp.session_client.editor import Editor
 
 RESET = {"stop_id": "7", "debugger_restarted": True, "editor_restarted": True}
@@ -54,28 +54,6 @@ def test_a_session_that_is_too_slow_leaves_the_reads_answering() -> None:
     assert editor.free_prompt() is False
     with pytest.raises(TooSlow):
         editor.input("x")
-
-
-def test_a_cursor_outside_every_buffer_is_refused() -> None:
-    for row, column, window, pointer in (
-        (0, 0, None, "/row"),
-        (-1, 0, None, "/row"),
-        (2**31, 0, None, "/row"),
-        (1, -1, None, "/column"),
-        (1, 2**31, None, "/column"),
-        (1, 0, 0, "/window"),
-        (1, 0, 2**64, "/window"),
-    ):
-        with pytest.raises(InvalidValue) as refused:
-            Editor(never, never, never).set_cursor(row, column, window)
-        assert [error.pointer for error in refused.value.errors] == [pointer], (row, column, window)
-
-
-def test_empty_too_long_or_invalid_text_is_refused() -> None:
-    for text in ("", "x" * 257, "a\ud800", "\udcff"):
-        with pytest.raises(InvalidValue) as refused:
-            Editor(never, never, never).input(text)
-        assert [error.pointer for error in refused.value.errors] == ["/text"], text
 
 
 def test_after_close_there_is_no_editor(state_dir: Path) -> None:
