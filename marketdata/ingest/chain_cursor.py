@@ -41,9 +41,14 @@ class KnownPool(NamedTuple):
 
 
 def put_failed(transaction: Transaction, symbol: str, start: int, end: int) -> None:
-    """Report the times [start, end) of a pool as failed. If this cuts the end off its joined coverage, which the
-    chain's continues, the pool joins again at ``end``."""
+    """Report the times [start, end) of a pool as failed."""
     put_coverage(transaction, symbol, start, end, "failed")
+    rejoin(transaction, symbol, start, end)
+
+
+def rejoin(transaction: Transaction, symbol: str, start: int, end: int) -> None:
+    """Let a pool join again at ``end`` if the failed times [start, end) have cut the end off its joined coverage, which
+    the chain's continues."""
     transaction.execute(
         "UPDATE pools SET joined = 0, covered_to = ?3 "
         "WHERE symbol = ?1 AND joined = 1 AND covered_to > ?2 AND covered_to <= ?3",

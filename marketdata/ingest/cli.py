@@ -116,7 +116,6 @@ def ingest(
     line.
     """
     from marketdata.ingest.api_client import AnotherTable
-    from marketdata.ingest.outbox import OUTBOX_UNUSABLE
     from marketdata.ingest.waiting import STANDBY_S
 
     waiting = _prepared(is_quiet=is_quiet)
@@ -139,8 +138,6 @@ def ingest(
             if waiting.is_stopped(f"standby: {error.extra['holder']} holds the lease", STANDBY_S, say):
                 return
         except StateError as error:
-            if error.code != OUTBOX_UNUSABLE:
-                raise
             if waiting.is_stopped(error.detail):
                 return
 

@@ -70,6 +70,11 @@ class Past(Market):
             state.executemany("INSERT INTO backfilled VALUES (?, ?, ?, ?, ?)", rows)
             state.executescript("DROP TABLE old_marks; DROP TABLE doubted; PRAGMA user_version = 2;")
 
+    def unmark(self) -> None:
+        """Let the backfill read everything again."""
+        with closing(sqlite3.connect(self._folder / "md_ticks_v1.sqlite")) as state, state:
+            state.execute("DELETE FROM backfilled")
+
     def forget(self) -> None:
         """Remove the state of both programs, as if neither had run here. The store stays as it is."""
         shutil.rmtree(self._folder)
@@ -119,8 +124,19 @@ def test_live_and_backfilled_ticks_are_those_of_the_receipts(past: Past) -> None
     final = int(past.chain("eth_blockNumber"), 16) - CONFIRMATIONS
     past.ingestor.start()
     past.assert_covered()
-    assert past.backfill.run("--from-block", "0", "--to-block", str(final)).returncode == 0
+    everything = ("--from-block", "0", "--to-block", str(final))
+    assert past.backfill.run(*everything).returncode == 0
     past.assert_covered()
+    past.chain.mine()
+    past.assert_covered()
+    past.unmark()
+    with closing(LyingNode(past.chain)) as node:
+        past.backfill.configure(url=node.url)
+        node.logs = node.receipts = lambda _: []
+        assert past.backfill.run(*everything).returncode == 1
+        node.logs = node.receipts = None
+        assert past.backfill.run(*everything).returncode == 0
+        past.backfill.configure(url=past.chain.url)
     past.chain.mine()
     past.assert_covered()
     past.ingestor.stop()

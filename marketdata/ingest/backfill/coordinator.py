@@ -21,7 +21,7 @@ from marketdata.ingest.backfill import plan
 from marketdata.ingest.backfill.plan import Bounds, Plan, Span
 from marketdata.ingest.backfill.span_workers import SpanOutcome, SpanWorkers
 from marketdata.ingest.backfill.storing import StoredRanges
-from marketdata.ingest.chain_cursor import ChainCursor
+from marketdata.ingest.chain_cursor import ChainCursor, rejoin
 from marketdata.ingest.discovery import Discovery
 from marketdata.ingest.outbox import Outbox
 from marketdata.ingest.span_size import MAX_HANDED_OUT, SpanSize
@@ -245,10 +245,10 @@ class Backfill:
             self._cover(symbols, start, end)
         for outcome in self._stored:
             for symbol, reason in outcome.unread.items():
-                self._writer.cover([symbol], outcome.start, outcome.end, "failed")
+                self._fail([symbol], outcome.start, outcome.end)
                 _log.warning(_UNREAD, symbol, outcome.span.first, outcome.span.last, reason)
             for block, missing in outcome.doubted:
-                self._writer.cover(missing, block.time, block.time + 1, "failed")
+                self._fail(missing, block.time, block.time + 1)
                 self.doubted.append(block.number)
         refusals = [refusal for outcome in self._stored for refusal in outcome.refusals]
         ranges.add([span for outcome in read for span in _read_spans(outcome)], refusals)
@@ -267,6 +267,13 @@ class Backfill:
         for joint, part in groups.items():
             self._writer.cover(part, start, joint - 1)
             self._writer.cover(part, min(joint, end), end)
+
+    def _fail(self, symbols: Sequence[str], start: int, end: int) -> None:
+        assert self._cursor is not None
+        self._writer.cover(symbols, start, end, "failed")
+        with self._cursor.transaction() as transaction:
+            for symbol in symbols:
+                rejoin(transaction, symbol, start, end)
 
     def _finalize(self) -> None:
         """Report each symbol as final up to its last block."""
