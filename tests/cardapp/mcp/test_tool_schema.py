@@ -96,8 +96,11 @@ def test_the_longest_result_of_a_replay_can_be_validated() -> None:
     block = {"offset": 1, "size": 1, "label": "x"}
     arena = {"base": 1, "size": 1, "used": 1, "high_water": 1, "blocks": [block] * MAX_BLOCKS}
     values = {str(number): {"value": "1", "error": None} for number in range(500)}
+    card = dict.fromkeys(("id", "uuid", "version", "source_sha256", "title"), "x")
+    binding = {**dict.fromkeys(("container_id", "instance", "profile", "target"), "x"), "card": card}
     answer = {
-        "generation": 1, "snapshot_ref": "x", "method": "fork", "fresh": False, "fallbacks": ["second_run"] * 1000,
+        "generation": 1, "snapshot_ref": "x", "binding": binding, "method": "fork", "fresh": False,
+        "fallbacks": ["second_run"] * 1000,
         "file": "x", "line": 1, "function": "x", "inside": "x", "signal": "SIGSEGV", "values": values,
         "allocator": arena, "allocator_error": None, "causes": ["x"], "stop_id": "x", "timings_ms": {"run": 0.5},
     }  # fmt: skip
