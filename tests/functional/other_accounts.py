@@ -89,7 +89,7 @@ listener.stop()
 _MARKET = (
     _BECOME
     + """
-import contextlib, importlib, io, json, pkgutil
+import contextlib, importlib, io, json, pkgutil, signal, threading
 import encodings.idna, sqlite3
 import marketdata
 for module in pkgutil.walk_packages(marketdata.__path__, "marketdata."):
@@ -97,10 +97,14 @@ for module in pkgutil.walk_packages(marketdata.__path__, "marketdata."):
         importlib.import_module(module.name)
 from marketdata.cli import main
 become(int(sys.argv[1]))
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 for command in sys.argv[2:]:
     said = io.StringIO()
+    if command == "ingestor":
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)  # it ends when it would wait
     with contextlib.redirect_stderr(said):
         code = main(command.split())
+    signal.sigtimedwait({signal.SIGTERM}, 0)
     print(json.dumps([command, code, said.getvalue()]))
 """
 )
