@@ -1,6 +1,6 @@
 // The page's address holds the view: ?symbol=…&interval=1h&zone=Europe/Berlin, and either bars=160 (the newest 160 bars) or
 // from and to. If the address has neither, the page shows the newest bars, as many as fit well. Parts with their
-// default values are left out: type, scale, inverted, indicators, panels, list, min.
+// default values are left out: type, scale, inverted, connected, indicators, panels, list, min.
 
 import * as decimals from './decimals.js';
 import * as indicators from './indicators.js';
@@ -43,6 +43,7 @@ export function read(search) {
     type: oneOf('type', TYPES),
     scale: oneOf('scale', SCALES),
     isInverted: given.get('inverted') === '1',
+    isConnected: given.get('connected') !== '0',
     panels: given.has('panels') ? given.get('panels').split(',').filter((each) => PANELS.includes(each)) : null,
     list: oneOf('list', LISTS),
     bars: bars >= 2 && bars <= MAX_BARS ? bars : null,
@@ -58,11 +59,12 @@ export function completed(search) {
   return { ...given, interval: given.interval ?? remembered('interval') ?? '1h', zone: given.zone ?? zones.parsed(remembered('zone') ?? '') ?? 'UTC' };
 }
 
-export function written({ symbol, interval, zone, type, scale, isInverted, indicators: chosen, panels, list, minSize, bars, from, to }) {
+export function written({ symbol, interval, zone, type, scale, isInverted, isConnected, indicators: chosen, panels, list, minSize, bars, from, to }) {
   const time = (ms) => new Date(ms).toISOString().replace('.000Z', 'Z');
   const parts = {
     symbol, interval, zone,
     ...(type !== 'candles' && { type }), ...(scale !== 'linear' && { scale }), ...(isInverted && { inverted: '1' }),
+    ...(!isConnected && { connected: '0' }),
     ...(chosen.length && { indicators: indicators.written(chosen) }),
     ...(panels.length && { panels: panels.join(',') }), ...(list !== 'mine' && { list }), ...(minSize !== null && { min: minSize }),
     ...(from === null ? bars && { bars: String(bars) } : { from: time(from), to: time(to) }),

@@ -9,7 +9,7 @@ import { IndicatorSeries } from './indicator_series.js';
 import { LocalTimeScale, tickMark, timeLabel } from './local_time_scale.js';
 import { palette } from './palette.js';
 import { PriceScale } from './price_scale.js';
-import { SERIES, volumeBar } from './series.js';
+import { connected, SERIES, volumeBar } from './series.js';
 import * as timeAxis from './time_axis.js';
 
 const MAX_NEW = 100; // empty buckets that are drawn before a candle without a redraw
@@ -26,6 +26,7 @@ let axis = null; // a series with one point, at the last slot: the library's tim
 let indicators = null;
 let colours = null;
 let candles = null;
+let isConnected = true; // whether a candle opens at the close of the candle before
 let slots = [];
 let given = { from: Infinity, to: -Infinity }; // the library has the candles with from <= t < to
 let requestedRange = null; // the range that the library shows from the next frame on
@@ -110,13 +111,19 @@ function setBase() {
 
 // -- data ----------------------------------------------------------------------------------------------------------
 
+// candles.rows[at] as it is drawn.
+const drawnRow = (at) => (isConnected ? connected(candles.rows[at], candles.rows[at - 1]) : candles.rows[at]);
+
+// The candle of a time as it is drawn.
+export const drawnAt = (t) => drawnRow(candles.index(t));
+
 // What the series draws for candles.rows[at].
 function point(at) {
-  const [before, row, after] = [candles.rows[at - 1], candles.rows[at], candles.rows[at + 1]];
+  const [before, row, after] = [candles.rows[at - 1], drawnRow(at), candles.rows[at + 1]];
   return { time: toAxis(row.t), ...SERIES[type].point({ row, before, after }, colours, (price) => prices.drawn(price)) };
 }
 
-const volumePoint = (row) => ({ time: toAxis(row.t), ...volumeBar(row, colours) });
+const volumePoint = (at) => ({ time: toAxis(candles.rows[at].t), ...volumeBar(drawnRow(at), colours) });
 
 // Begins another view. `finerBars` is how many bars of the interval that the user has chosen one drawn bar replaces. With
 // `keepsPrices`, the scale of a dragged price axis stays.
@@ -155,7 +162,7 @@ function fill(range = visibleRange()) {
   given = { from: from ? candles.rows[from].t : -Infinity, to: candles.rows[to]?.t ?? Infinity };
   const rows = candles.rows.slice(from, to);
   series.setData(rows.map((row, at) => point(from + at)));
-  volume.setData(rows.map(volumePoint));
+  volume.setData(rows.map((row, at) => volumePoint(from + at)));
   indicators.fill(candles, given);
 }
 
@@ -172,14 +179,23 @@ export function drawOne({ t, after }) {
   if (slots[index(t)] !== t) return false;
   indicators.compute(candles, t);
   if (t < given.from || t >= given.to) return true;
-  const last = slots.at(-1);
-  series.update(after ? point(candles.index(t)) : { time: toAxis(t) }, t < last);
-  volume.update(after ? volumePoint(after) : { time: toAxis(t) }, t < last);
+  const [last, at] = [slots.at(-1), candles.index(t)];
+  series.update(after ? point(at) : { time: toAxis(t) }, t < last);
+  volume.update(after ? volumePoint(at) : { time: toAxis(t) }, t < last);
+  updateNext(after ? at + 1 : at);
   indicators.update(candles, t);
   newest = candles.hasNewer ? null : candles.last?.t ?? null;
   labelLast();
   if (before) restore(restored(before));
   return true;
+}
+
+// Draws the candle after a changed one again, because its open or its colour may depend on the changed close.
+function updateNext(at) {
+  const row = candles.rows[at];
+  if (!row || row.t >= given.to) return;
+  series.update(point(at), row.t < slots.at(-1));
+  volume.update(volumePoint(at), row.t < slots.at(-1));
 }
 
 // The opening times of the buckets after the last slot up to `t`, or none if they are too many.
@@ -338,6 +354,13 @@ export function setScale(kind, isInverted) {
   if (kind === prices.kind) return;
   prices.kind = kind;
   setNewestPrice(newestPrice);
+  if (slots.length) fill();
+}
+
+// Chooses whether a candle opens at the close of the candle before.
+export function setConnected(chosen) {
+  if (chosen === isConnected) return;
+  isConnected = chosen;
   if (slots.length) fill();
 }
 

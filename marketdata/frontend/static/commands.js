@@ -18,6 +18,7 @@ export const COMMANDS = {
   percent: { keys: ['Alt+P'], code: 'KeyP', about: 'Prices as percent of the first one in sight' },
   auto: { keys: ['Alt+A'], code: 'KeyA', about: 'Fit the prices to the candles again, after the axis was dragged' },
   invert: { keys: ['Alt+I'], code: 'KeyI', about: 'Turn the prices upside down' },
+  connected: { keys: ['Alt+E'], code: 'KeyE', about: 'Let a candle open at the close of the candle before' },
   indicators: { keys: ['Alt+N'], code: 'KeyN', about: 'Indicators' },
   watchlist: { keys: ['Alt+W'], code: 'KeyW', about: 'Watchlist' },
   trades: { keys: ['Alt+T'], code: 'KeyT', about: 'List of trades' },

@@ -52,12 +52,25 @@ export function percent(part, places = 2) {
   return `${fixed.replace(/^(?=\d)/, '+').replace(/^[+−](?=[0.]*$)/, '')} %`;
 }
 
+// Two decimals as whole numbers of the same unit, and the number of their decimal places.
+function aligned(...pair) {
+  const parts = pair.map((decimal) => decimal.split('.'));
+  const places = Math.max(...parts.map(([, fraction = '']) => fraction.length));
+  return [...parts.map(([whole, fraction = '']) => BigInt(whole + fraction.padEnd(places, '0'))), places];
+}
+
+// A negative number, 0 or a positive number if the first decimal is less than the other one, equals it or is greater: exact.
+export function compare(one, other) {
+  const difference = Number(one) - Number(other);
+  if (difference || one === other) return difference;
+  const [units, otherUnits] = aligned(one, other);
+  return Number(units > otherUnits) - Number(units < otherUnits);
+}
+
 // The exact difference of two decimals. The first one is not the smaller one.
 export function minus(one, other) {
-  const [[whole, fraction = ''], [otherWhole, otherFraction = '']] = [one.split('.'), other.split('.')];
-  const places = Math.max(fraction.length, otherFraction.length);
-  const difference = BigInt(whole + fraction.padEnd(places, '0')) - BigInt(otherWhole + otherFraction.padEnd(places, '0'));
-  const digits = String(difference).padStart(places + 1, '0');
+  const [units, otherUnits, places] = aligned(one, other);
+  const digits = String(units - otherUnits).padStart(places + 1, '0');
   const rest = digits.slice(digits.length - places).replace(/0+$/, '');
   return digits.slice(0, digits.length - places) + (rest && `.${rest}`);
 }

@@ -21,7 +21,7 @@ function visibleRows() {
 export function csv() {
   const rows = visibleRows();
   if (!rows.length) return say(NOTHING);
-  const lines = [COLUMNS, ...rows.map((row) => COLUMNS.map((name) => row[name] ?? ''))].map((cells) => cells.join(','));
+  const lines = [COLUMNS, ...rows.map(({ t }) => chart.drawnAt(t)).map((row) => COLUMNS.map((name) => row[name] ?? ''))].map((cells) => cells.join(','));
   download(`${name(rows)}.csv`, new Blob([`${lines.join('\r\n')}\r\n`], { type: 'text/csv' }));
 }
 

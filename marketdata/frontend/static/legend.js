@@ -7,7 +7,7 @@ import { $, element } from './dom.js';
 import * as feed from './feed.js';
 import { INDICATORS, label } from './indicators.js';
 import { bucketOpen, nextOpen, width } from './intervals.js';
-import { isUp } from './series.js';
+import { direction } from './series.js';
 import * as zones from './time_zones.js';
 
 const NARROW = 3; // pixels; a bar below this is hard to point at
@@ -37,12 +37,16 @@ export function draw() {
     $('legend').className = '';
     return;
   }
-  $('legend').className = isUp(row) ? 'up' : 'down';
-  const amounts = ['o', 'h', 'l', 'c', 'v'].map((name) => amount(name.toUpperCase(), row[name]));
+  const drawn = chart.drawnAt(row.t);
+  const rise = direction(drawn);
+  $('legend').className = rise > 0 ? 'up' : rise < 0 ? 'down' : '';
+  const amounts = ['o', 'h', 'l', 'c', 'v'].map((name) => amount(name.toUpperCase(), drawn[name]));
+  // A connected candle does not show the price of its first trade.
+  if (drawn.o !== row.o) amounts.splice(1, 0, amount('first', row.o));
   $('legend-values').replaceChildren(...amounts, count(row.n), ...chart.indicatorValues(row.t).map((each) => indicator(each, row)),
-    element('span', { class: 'change' }, decimals.change(row.o, row.c)), element('span', { class: 'finality' }, finality(row)),
+    element('span', { class: 'change' }, decimals.change(drawn.o, row.c)), element('span', { class: 'finality' }, finality(row)),
     feed.isCorrected(row.t) ? element('span', { class: 'corrected', title: 'A correction or a reorganisation changed it while this page was open.' }, 'corrected') : '');
-  if (isAnnounced) $('spoken').textContent = `${moment(row.t, known)}, open ${row.o}, high ${row.h}, low ${row.l}, close ${row.c}, volume ${row.v}, ${row.n} trades, ${finality(row)}`;
+  if (isAnnounced) $('spoken').textContent = `${moment(row.t, known)}, open ${drawn.o}, high ${drawn.h}, low ${drawn.l}, close ${row.c}, volume ${row.v}, ${row.n} trades, ${finality(row)}`;
 }
 
 // Says which interval is drawn if it is not the chosen one.

@@ -43,7 +43,7 @@ function start() {
   const actions = {
     newest, reset, range: showRange, date: ranges.toggle, leave, zoom: chart.zoom,
     type: () => setType(address.TYPES[(address.TYPES.indexOf(state.type) + 1) % address.TYPES.length]),
-    log: () => setScale('log'), percent: () => setScale('percent'), invert, auto: chart.autoScale,
+    log: () => setScale('log'), percent: () => setScale('percent'), invert, connected: connect, auto: chart.autoScale,
     indicators: () => menus.toggle('indicators-menu'), watchlist: () => togglePanel('watchlist'), trades: () => togglePanel('trades'), corrections: corrections.open, more: () => menus.toggle('more-menu'),
     zone: pickers.openZone, link: exporting('copyLink'), image: exporting('copyImage'), csv: exporting('csv'), png: exporting('png'), help, full: toggleFullScreen,
     move: (step) => chart.scrollBy(step * Math.max(Math.round((chart.view()?.bars ?? 0) / 20), 1)),
@@ -84,11 +84,12 @@ async function openAddress() {
   const kept = remembered('panels')?.split(',').filter((each) => address.PANELS.includes(each));
   range = { bars: given.bars, from: given.from, to: given.to };
   update({
-    interval: given.interval, zone: given.zone, type: given.type ?? 'candles', scale: given.scale ?? 'linear', isInverted: given.isInverted, indicators: given.indicators,
+    interval: given.interval, zone: given.zone, type: given.type ?? 'candles', scale: given.scale ?? 'linear', isInverted: given.isInverted, isConnected: given.isConnected, indicators: given.indicators,
     panels: given.panels ?? (location.search ? [] : kept ?? []), list: given.list ?? 'mine', minSize: given.minSize,
   });
   chart.setType(state.type);
   chart.setScale(state.scale, state.isInverted);
+  chart.setConnected(state.isConnected);
   chart.setIndicators(state.indicators);
   notice(given.faults);
   const listed = symbols.read();
@@ -224,6 +225,13 @@ function setScale(scale) {
 function invert() {
   update({ isInverted: !state.isInverted });
   chart.setScale(state.scale, state.isInverted);
+  writeAddress();
+}
+
+function connect() {
+  update({ isConnected: !state.isConnected });
+  chart.setConnected(state.isConnected);
+  legend.draw();
   writeAddress();
 }
 

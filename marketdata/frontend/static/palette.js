@@ -23,6 +23,7 @@ export function palette() {
     accent: colour('accent'), areaTop: colour('accent', 0.4), areaBottom: colour('accent', 0.04), areaOpen: colour('accent', 0.18), lineOpen: colour('accent', 0.55), current: colour('current'), hatch: colour('ink-soft', 0.3), failed: colour('bad', 0.4),
     up: colour('up'), upOpen: colour('up', 0.45), down: colour('down'), downOpen: colour('down', 0.45),
     upVolume: colour('up-volume'), upVolumeOpen: colour('up-volume', 0.55), downVolume: colour('down-volume'), downVolumeOpen: colour('down-volume', 0.55),
+    same: colour('same'), sameOpen: colour('same', 0.45), sameVolume: colour('same-volume'), sameVolumeOpen: colour('same-volume', 0.55),
     line1: colour('line-1'), line2: colour('line-2'), line3: colour('line-3'), line4: colour('line-4'),
     sans: getComputedStyle(document.body).fontFamily,
   };

@@ -7,6 +7,7 @@ export const state = {
   type: 'candles', // see TYPES in address.js
   scale: 'linear', // or 'log' or 'percent'
   isInverted: false,
+  isConnected: true, // whether a candle opens at the close of the candle before
   indicators: [], // as indicators.js parses them
   list: 'mine', // what the watchlist shows: 'mine', or an order: 'change', 'volume' or 'newest'
   minSize: null, // the list of trades shows trades of at least this size

@@ -15,7 +15,7 @@ import * as zones from './time_zones.js';
 const QUICK = ['1s', '1m', '5m', '15m', '1h', '4h', '1d', '1w'];
 // The command of each button.
 const BUTTONS = {
-  zone: 'zone', log: 'log', percent: 'percent', invert: 'invert', 'watchlist-toggle': 'watchlist', 'trades-toggle': 'trades', go: 'date',
+  zone: 'zone', connected: 'connected', log: 'log', percent: 'percent', invert: 'invert', 'watchlist-toggle': 'watchlist', 'trades-toggle': 'trades', go: 'date',
   'copy-link': 'link', 'copy-image': 'image', csv: 'csv', png: 'png', 'full-screen': 'full',
 };
 const DARK = matchMedia('(prefers-color-scheme: dark)');
@@ -47,7 +47,7 @@ export function start({ onSymbol, onInterval, onZone, onType, actions }) {
   for (const each of [PHONE, NARROW]) each.addEventListener('change', place);
   place();
   pickers.start({ onSymbol, onInterval, onZone });
-  subscribe((changed) => { if (['symbol', 'interval', 'zone', 'type', 'scale', 'isInverted', 'panels', 'user', 'auth'].some((name) => changed.has(name))) draw(); });
+  subscribe((changed) => { if (['symbol', 'interval', 'zone', 'type', 'scale', 'isInverted', 'isConnected', 'panels', 'user', 'auth'].some((name) => changed.has(name))) draw(); });
   draw();
 }
 
@@ -68,6 +68,7 @@ function draw() {
   const pressed = { log: state.scale === 'log', percent: state.scale === 'percent', invert: state.isInverted };
   for (const panel of PANELS) pressed[`${panel}-toggle`] = state.panels.includes(panel);
   for (const [id, isPressed] of Object.entries(pressed)) $(id).setAttribute('aria-pressed', String(isPressed));
+  $('connected').checked = state.isConnected;
   $('user').textContent = state.user ?? '';
   $('logout').hidden = !state.auth || state.auth === 'none';
 }

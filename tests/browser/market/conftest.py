@@ -99,8 +99,9 @@ class ChartPage:
 
     def legend(self) -> dict[str, str]:
         """The legend's amounts by name, with every digit and without spaces."""
-        texts = self.page.locator("#legend-values .amount").all_text_contents()
-        return {text[0]: text[1:].replace("\u202f", "") for text in texts}
+        parts = "(all) => all.map((each) => ['b', '.digits'].map((part) => each.querySelector(part).textContent))"
+        found = self.page.locator("#legend-values .amount").evaluate_all(parts)
+        return {name: digits.replace("\u202f", "") for name, digits in found}
 
     @property
     def url(self) -> str:

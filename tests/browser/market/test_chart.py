@@ -6,9 +6,9 @@ import re
 from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Route
+from playwright.sync_api import Browser, Route, expect
 
-from tests.browser.market.conftest import SYMBOL, ChartPage, Tab, iso, query, settled
+from tests.browser.market.conftest import SYMBOL, ChartPage, Tab, iso, query, settled, shown
 from tests.browser.market.stage import HOUR, MINUTE, Stage, now, tick
 
 pytestmark = pytest.mark.functional
@@ -22,8 +22,8 @@ def test_the_page_shows_candles_with_every_digit_and_the_user(tab: Tab, stage: S
     stage.write(tick(symbol, now() - HOUR, "0.000000000000000001"), tick(symbol, now(), price, "0.000000000000000007"))
     opened = tab(query(symbol, "1h", indicators="vwap")).drawn()
     page = opened.page
-    last = stage.read(f"/v1/chart?symbol={quote(symbol)}&interval=1h&limit=1")["candles"][0]
-    assert opened.legend() == {name.upper(): last[name] for name in "ohlcv"} | {"n": "1"}
+    last = stage.read(f"/v1/chart?symbol={quote(symbol)}&interval=1h&limit=1&open=previous")["candles"][0]
+    assert opened.legend() == {name.upper(): last[name] for name in "ohlcv"} | {"first": price, "n": "1"}
     assert last["c"] == price
     vwap = page.locator("#legend-values .indicator")
     opened.becomes(lambda: "".join(vwap.inner_text().split()) == f"VWAP{last['vwap']}")
@@ -31,6 +31,30 @@ def test_the_page_shows_candles_with_every_digit_and_the_user(tab: Tab, stage: S
     assert page.locator("#demo").is_visible()
     assert page.get_by_role("link", name="Apache License 2.0").is_visible()
     assert page.locator("#chart a[href*='tradingview.com']").is_visible(), "the library's own attribution"
+
+
+def test_a_candle_opens_at_the_close_before_unless_connected_is_switched_off(tab: Tab, stage: Stage) -> None:
+    symbol, end = "DEMO:SPARSE", now() // HOUR * HOUR - 24 * HOUR
+    prices = enumerate(("100", "104", "104", "90"), 1)
+    stage.write(*(tick(symbol, end + at * HOUR, price, block=at) for at, price in prices))
+    stage.write({"finalize": {"symbol": symbol, "block": 4}})
+    opened = tab(query(symbol, "1h")).drawn()
+    page, legend = opened.page, opened.page.locator("#legend")
+    amounts = opened.legend()
+    assert (amounts["O"], amounts["first"], amounts["H"], amounts["L"]) == ("104", "90", "104", "90")
+    expect(legend.locator(".change")).to_have_text("−13.46 %")
+    assert opened.has_pixels("var(--up)", 0.1, 0.8)
+    assert opened.has_pixels("var(--same)", 0.1, 0.8), "an equal close is neither up nor down"
+    opened.keys("Shift+ArrowLeft", "Shift+ArrowLeft")
+    expect(legend).not_to_have_class(re.compile("up|down"))
+    page.get_by_label("Connected").click()
+    assert shown(opened)["connected"] == "0"
+    opened.keys("End", "Escape")
+    opened.becomes(lambda: opened.legend().get("O") == "90" and "first" not in opened.legend())
+    page.reload()
+    opened.drawn()
+    expect(page.get_by_label("Connected")).not_to_be_checked()
+    assert opened.legend()["O"] == "90"
 
 
 def test_a_trade_appears_live_and_its_retraction_corrects_the_candle(tab: Tab, stage: Stage) -> None:

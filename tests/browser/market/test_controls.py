@@ -117,13 +117,15 @@ def test_the_saved_csv_has_the_visible_candles_with_every_digit(tab: Tab, stage:
     symbol, end = "DEMO:CSV", now() // HOUR * HOUR - 24 * HOUR
     stage.write(*(tick(symbol, end - at * HOUR, f"{100 + at}.000000000000000000000000000001") for at in range(300)))
     opened = tab(query(symbol, "1h", bars=50)).drawn()
-    name, content = saved(opened, "Alt+c")
-    assert name == f"DEMO-CSV_1h_{iso(end)[:10]}.csv"
     columns = ("t", "T", "o", "h", "l", "c", "v", "q", "n", "vwap", "bv", "closed", "finalized")
-    newest = stage.read(f"/v1/chart?symbol={quote(symbol)}&interval=1h&limit=45")["candles"]
-    rows = [[str(row[name]) if name in row else "" for name in columns] for row in newest]
-    lines = content.decode().replace("true", "True").replace("false", "False").split("\r\n")
-    assert [line.split(",") for line in lines] == [list(columns), *rows, [""]]
+    for opening in ("previous", "first"):
+        name, content = saved(opened, "Alt+c")
+        assert name == f"DEMO-CSV_1h_{iso(end)[:10]}.csv"
+        asked = f"/v1/chart?symbol={quote(symbol)}&interval=1h&limit=45&open={opening}"
+        rows = [[str(row[name]) if name in row else "" for name in columns] for row in stage.read(asked)["candles"]]
+        lines = content.decode().replace("true", "True").replace("false", "False").split("\r\n")
+        assert [line.split(",") for line in lines] == [list(columns), *rows, [""]], opening
+        opened.keys("Alt+e")
 
 
 # Keeps the texts of the canvases.
