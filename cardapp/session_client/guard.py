@@ -50,8 +50,8 @@ class Guard:
     def __init__(self, link: SessionLink, card_loader: CardLoader) -> None:
         self._link = link
         self._card_loader = card_loader
-        # The socket's identity is read before a connection is opened. If the socket is replaced in between, the
-        # fingerprints differ.
+        # The socket's identity is read before the connection is taken or opened. If the socket is replaced in between,
+        # the fingerprints differ.
         (choice, socket), self.client = link.held()
         self.result: BindingResult = session_binding(self.client, seconds=_BINDING_SECONDS)
         self.before = _fingerprint(choice, socket, self.client, self.result)

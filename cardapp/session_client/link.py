@@ -186,7 +186,8 @@ class SessionLink:
     def held(self) -> tuple[Target, McpClient]:
         """The chosen session with its socket, and the kept connection to it, which is opened if there is none.
 
-        Raises the errors of :meth:`connect`."""
+        Raises the errors of :meth:`call`.
+        """
         target = self.target()
         return target, self._connected(target, CONNECT_SECONDS)
 

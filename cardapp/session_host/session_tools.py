@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from cardapp.card.expression import fault as expression_fault
@@ -260,6 +261,16 @@ DESCRIBED = (
         STATE_OUT,
     ),
 )
+
+
+@contextmanager
+def _card_is_readable() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise ToolFailure("card_unreadable", f"the card's source cannot be read: {error}") from error
+
+
 GONE = "gone"  # the stop_id while there is no gdb; gdb's stop_ids have another form
 
 
@@ -278,6 +289,8 @@ class SessionTools:
 
     def binding(self, _arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
         session, record, container = self._session, self._session.record, self._session.instance.container
+        with _card_is_readable():
+            build_timeout = session.build_timeout()
         bound = self._bound()
         editor = session.editor.condition()
         debugger = session.gdb.condition()
@@ -289,7 +302,7 @@ class SessionTools:
             "source_directory": record.source_directory,
             "editor": {"socket": str(session.directory.nvim_socket), "available": editor is None, "reason": editor},
             "debugger": {"available": debugger is None, "reason": debugger},
-            "build_timeout_s": session.build_timeout(),
+            "build_timeout_s": build_timeout,
         }
 
     def replay(self, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
@@ -365,10 +378,8 @@ class SessionTools:
     # -- parts of the handlers -----------------------------------------------------------------------------------------
 
     def _bound(self) -> dict[str, Any]:
-        try:
+        with _card_is_readable():
             card = self._session.identity().as_json() | {"title": self._session.title()}
-        except (OSError, ValueError) as error:
-            raise ToolFailure("card_unreadable", f"the card's source cannot be read: {error}") from error
         return {**self._expected_binding(), "card": card}
 
     def _expected_binding(self) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import threading
@@ -13,6 +12,7 @@ from typing import Any
 
 from cardapp.card.viewer import FRESH
 from cardapp.errors import CardAppError, EditorUnavailable, InvalidValue
+from cardapp.schema import decode
 from cardapp.session_client.editor_stream import EditorStream
 from cardapp.state import card_state
 from cardapp.web.http import encode
@@ -151,9 +151,9 @@ def parsed(text: str) -> Mapping[str, Any]:
     """The message of a client. Each key, wheel turn and drag is one, so its few fields are checked here and not by the
     schema ``EditorUiMessage``, which describes them."""
     try:
-        message = json.loads(text)
+        message = decode(text.encode("utf-8", "surrogatepass"))
     except ValueError as error:
-        raise InvalidValue("the message is not JSON") from error
+        raise InvalidValue(f"the message {error}") from error
     checks = _CHECKS.get(str(message.get("type"))) if isinstance(message, dict) else None
     if checks is None or message.keys() != {"type", *checks}:
         raise InvalidValue("the message has not the fields of one of the messages in EditorUiMessage")

@@ -86,7 +86,7 @@ def failed(opened: OpenPage, heading: str) -> Locator:
     with opened.page.expect_response("**/api/navigation/sync"):
         opened.keys("Enter")
     report = opened.page.locator("#result")
-    report.get_by_text(heading).wait_for()
+    expect(report).to_contain_text(heading, timeout=30_000)  # a failure of the test shows the other report
     before = report.inner_text()
     assert "ran on" not in opened.page.locator("#sync-state").inner_text()
     opened.page.reload()
