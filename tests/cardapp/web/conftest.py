@@ -100,6 +100,8 @@ def observed(allocator: dict[str, Any] | None = None) -> dict[str, Any]:
     return {
         "file": "a.c", "line": 3, "function": "main", "method": "rerun", "allocator": allocator,
         "checks": [{"name": "n", "expected": "1", "actual": "1", "match": True}],
+        "compared": 1,
+        "partly": 0,
         "values": {"n": {"value": "1", "error": None}},
     }  # fmt: skip
 
