@@ -5,6 +5,9 @@ const GROUP = '\u202f'; // narrow no-break space
 const SUBSCRIPTS = '₀₁₂₃₄₅₆₇₈₉';
 const SIGNIFICANT = 7;
 const MANY_ZEROS = 5; // from this many zeros after the point on, their number is written below the line
+const MAX_PERCENT_DIGITS = 5;
+const LARGE = 1e5; // from this amount on, a list has it like `191.7M`
+const UNITS = ['', 'K', 'M', 'B', 'T'];
 const EXPONENTIAL = 8; // from this power of ten on, a number is written like 1.5e18
 
 // The decimal of a typed text, or null for other text.
@@ -46,9 +49,10 @@ export const placesFor = (number) => (number ? SIGNIFICANT - 2 - powerOf(Math.ab
 // The n of the greatest 10^n that is not greater than a positive number.
 export const powerOf = (number) => (number > 0 ? Number(number.toExponential().split('e')[1]) : 0);
 
-// A part of one as `+0.27 %`, with the given decimal places.
+// A part of one as `+0.27 %`, with the given decimal places, or with fewer if it would have more than five digits.
 export function percent(part, places = 2) {
-  const fixed = text(part * 100, places);
+  const size = Math.abs(part * 100);
+  const fixed = text(part * 100, size < 1 ? places : Math.min(places, Math.max(MAX_PERCENT_DIGITS - 1 - powerOf(size), 0)));
   return `${fixed.replace(/^(?=\d)/, '+').replace(/^[+−](?=[0.]*$)/, '')} %`;
 }
 
@@ -79,6 +83,14 @@ export function minus(one, other) {
 export function change(from, to) {
   const part = Number(to) / Number(from) - 1;
   return Number.isFinite(part) ? percent(part, part >= 10 ? 0 : 2) : '';
+}
+
+// An amount of a list, a decimal, in few characters: `2 503.123`, `191.7M`, `1.5e18`.
+export function amount(decimal) {
+  const number = Number(Number(decimal).toPrecision(4));
+  const unit = Math.floor(powerOf(number) / 3);
+  if (number < LARGE || unit >= UNITS.length) return short(decimal);
+  return `${(number / 1000 ** unit).toFixed(1)}${UNITS[unit]}`;
 }
 
 // A decimal in few characters, cut after its first significant digits: `2 503.123`, `0.0₁₇1234`, `1.5e18`.

@@ -24,7 +24,7 @@ export const INDICATORS = new Map(Object.entries({
     name: 'EMA', pane: 'price', parameters: [period('period', 20, 500)], outputs: [line('ema')],
     warmUp: ([count]) => count - 1 + rowsToForget(emaShare(count)), fill: fillEma,
   },
-  vwap: { name: 'VWAP', pane: 'price', parameters: [], outputs: [line('vwap')], warmUp: () => 0, fill: fillVwap },
+  vwap: { name: 'VWAP of the candle', pane: 'price', parameters: [], outputs: [line('vwap')], warmUp: () => 0, fill: fillVwap },
   bb: {
     name: 'Bollinger', pane: 'price', parameters: [period('period', 20, 500), { name: 'deviations', default: 2, minimum: 1, maximum: 10 }],
     outputs: [band('upper'), line('middle'), band('lower')], warmUp: ([count]) => count - 1, fill: fillBollinger,

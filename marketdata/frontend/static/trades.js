@@ -211,7 +211,7 @@ function drawn({ id, ts, price, size, side, retracted }, day) {
   const spoken = [retracted ? 'removed:' : '', MARKS[side] ?? '', price].filter(Boolean).join(' ');
   return element('tr', { 'data-id': id, class: `${side ?? ''}${retracted ? ' retracted' : ''}`, title: retracted ? 'Removed by a reorganisation of the chain' : null },
     element('td', { title: `${date} ${second}${side ? `, ${side}` : ''}` }, zones.short(Date.parse(ts), state.zone, day)),
-    element('td', { title: price, 'aria-label': spoken }, decimals.short(price)), element('td', { title: size }, decimals.short(size)));
+    element('td', { title: price, 'aria-label': spoken }, decimals.short(price)), element('td', { title: size }, decimals.amount(size)));
 }
 
 function note() {

@@ -13,6 +13,7 @@ import * as zones from './time_zones.js';
 const EVERY_MS = 60_000;
 const CHOOSE_MS = 200; // an arrow key chooses the symbol when no further key follows for this long
 const MAX_MINE = 200; // the API's limit of named symbols
+const NAME_END = 8; // the characters of a name that are never cut off
 const FIRST = 50; // symbols of the other lists
 const NAMES = { mine: 'My list', change: 'Most moved', volume: 'Most volume', newest: 'Newest' };
 
@@ -140,9 +141,15 @@ function draw() {
 
 function made(symbol) {
   const cells = { star: button('', null, { class: 'icon star' }), volume: element('span', { class: 'quiet' }), last: element('span'), change: element('span', { class: 'moved' }), line: sparkline() };
-  const row = element('tr', { 'data-symbol': symbol }, element('td', {}, cells.star), element('td', {}, element('b', { title: symbol }, symbol), cells.volume),
+  const row = element('tr', { 'data-symbol': symbol }, element('td', {}, cells.star), element('td', {}, nameOf(symbol), cells.volume),
     element('td', {}, cells.line), element('td', {}, cells.last, cells.change));
   return { row, ...cells };
+}
+
+// A name that has no room is cut in its middle: its end has the pool's quote.
+function nameOf(symbol) {
+  const at = Math.max(symbol.length - NAME_END, 0);
+  return element('b', { class: 'name', title: symbol }, element('span', {}, symbol.slice(0, at)), symbol.slice(at));
 }
 
 // The name of a symbol usually ends with that of its quote.
@@ -157,7 +164,7 @@ function fill({ row, star, volume, last, change, line }, item, isMine) {
   star.textContent = isMine ? '★' : '☆';
   star.setAttribute('aria-pressed', String(isMine));
   star.setAttribute('aria-label', `${item.symbol} in my list`);
-  volume.textContent = `Vol ${decimals.short(item.quote_volume24h)} ${quoteOf(item.symbol)}`;
+  volume.textContent = `Vol ${decimals.amount(item.quote_volume24h)} ${quoteOf(item.symbol)}`;
   volume.title = `24 hours: ${item.quote_volume24h} ${quoteOf(item.symbol)}, ${item.volume24h} in the base, ${item.trades24h} trades`;
   last.textContent = item.last === null ? '–' : decimals.short(item.last);
   last.title = item.last ?? 'no trade yet';

@@ -26,7 +26,7 @@ def test_the_page_shows_candles_with_every_digit_and_the_user(tab: Tab, stage: S
     assert opened.legend() == {name.upper(): last[name] for name in "ohlcv"} | {"first": price, "n": "1"}
     assert last["c"] == price
     vwap = page.locator("#legend-values .indicator")
-    opened.becomes(lambda: "".join(vwap.inner_text().split()) == f"VWAP{last['vwap']}")
+    opened.becomes(lambda: "".join(vwap.inner_text().split()) == f"VWAPofthecandle{last['vwap']}")
     assert page.locator("#user").text_content() == stage.user
     assert page.locator("#demo").is_visible()
     assert page.get_by_role("link", name="Apache License 2.0").is_visible()

@@ -60,6 +60,8 @@ def test_the_watchlist_has_live_values_of_the_users_symbols(tab: Tab, stage: Sta
     expect(risen).to_contain_text("Vol 705")
     stage.write(tick("DEMO:RISEN", now(), "130"))
     expect(risen).to_contain_text("+30.00 %")
+    stage.write(tick("DEMO:RISEN", now(), "130", "1500000"))
+    expect(risen).to_contain_text("Vol 195.0M")
     page.reload()
     opened.becomes(lambda: listed(opened) == ["DEMO:RISEN", "DEMO:FALLEN"])
     page.get_by_role("button", name="DEMO:RISEN in my list").click()

@@ -300,7 +300,7 @@ def test_each_fault_has_a_sentence(module: Module) -> None:
     assert faults == [
         f"There is no indicator “wma”. {known}",
         f"There is no indicator “constructor”. {known}",
-        "“vwap.3” is not valid. VWAP has no parameters.",
+        "“vwap.3” is not valid. VWAP of the candle has no parameters.",
         "“macd.26.12.9” is not valid. MACD is written like macd.12.26.9: fast from 2 to 200, slow from 2 to 200, "
         "signal from 1 to 100, fast below slow.",
     ]
