@@ -120,6 +120,9 @@ def test_a_checkpoint_with_wrong_values_is_replaced_by_a_new_run(stage: Stage) -
     stage.tcp.post("/api/editor/reset")
     for key in (QUICK, AGAIN):
         activate(stage, key)
+    # The original process, the program, and the checkpoints of main and of both stops. The last one is taken after the
+    # answer.
+    until(lambda: list(session.processes().values()).count("probe") == 5)
     # Checkpoint 1, taken at the start of main, is the current process and is at the second stop. Checkpoint 2 is at the
     # first stop.
     for command in ("restart 2", "set var n = 9", "restart 1", 'printf "%d-%d\\n", 12, 34'):
