@@ -233,5 +233,7 @@ def _named(region: Region, box: Box) -> tuple[Text, ...]:
     em = NAME if region.use == "used" else SMALL
     face: Face = "strong" if region.use == "used" else "regular"
     name = one_line(plain(region.name), room - taken - 1, em, face)
+    if amount and width(name, em, face) > room - taken - 1:  # a wide character alone has no room beside the size
+        amount, name = "", one_line(plain(region.name), room, em, face)
     sizes = centred((amount,), box.right - _INSET, middle, SMALL, anchor="end") if amount else ()
     return (*centred((name,), box.x + _INSET, middle, em, face, "start"), *sizes)
