@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from cardapp.card.model import Run
 from cardapp.card.source import source_lines
-from cardapp.errors import CardAppError, Conflict, EditorUnavailable, TooSlow
+from cardapp.errors import CardAppError, Conflict, EditorUnavailable, InvalidCard, TooSlow
 from cardapp.mcp.tool import CallContext, ToolFailure
 from cardapp.session_host.gdb_client import Cancellation, Cancelled, ChannelError, DebuggerGone, PendingReply
 from cardapp.session_host.replay_failures import StopFailures, build_failure, drift_failure
@@ -161,7 +161,7 @@ class Replay:
     def _workspace(self) -> Workspace:
         try:
             return self.session.workspace()
-        except (OSError, ValueError) as error:
+        except (OSError, InvalidCard) as error:
             raise ToolFailure("card_unreadable", f"the card's source cannot be read: {error}") from error
 
     def _run(self, workspace: Workspace) -> Run:
@@ -200,7 +200,7 @@ class Replay:
         """Build the program if a file of it was edited."""
         if workspace.is_stale():
             try:
-                workspace.build(self.session.build_timeout(), _Building(self._turn, self.context))
+                workspace.build(self.session.build_timeout(workspace.target), _Building(self._turn, self.context))
             except BuildFailed as error:
                 raise build_failure(error, workspace) from error
 

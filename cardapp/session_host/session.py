@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import threading
 import time
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cardapp.card.expression import called
-from cardapp.card.model import Identity, Target
+from cardapp.card.model import Target
 from cardapp.card.source import LoadedCard, load_card
 from cardapp.errors import CardAppError, DebuggerFailed, EditorUnavailable, TooSlow
 from cardapp.neovim import Mode, NeovimConnection
@@ -153,49 +152,30 @@ class Session:
         self.watch = LimitWatch(profile.limits, self._report_limit) if profile.limits is not None else None
         self._lock = threading.Lock()
         self._current: Turn | None = None
-        self._identity: Identity | None = None
-        self._card: tuple[str, LoadedCard] | None = None
+        self._card: LoadedCard | None = None
 
     # -- the card ----------------------------------------------------------------------------------------------------
 
-    def identity(self) -> Identity:
-        """The card's identity, read from its source file now. Raises ``OSError`` or ``ValueError``."""
-        raw = Path(self.record.card_source).read_bytes()
-        sha256 = hashlib.sha256(raw).hexdigest()
-        if self._identity is None or self._identity.source_sha256 != sha256:
-            found = json.loads(raw)
-            try:
-                self._identity = Identity(found["id"], found["uuid"], found["version"], sha256)
-            except (KeyError, TypeError) as error:
-                raise ValueError(f"{self.record.card_source} has no id, uuid or version") from error
-        return self._identity
-
-    def title(self) -> str:
-        """The card's title. Raises the errors of :meth:`target`."""
-        return self._loaded().card.title
-
-    def target(self) -> Target:
-        """The card's target, read from its source file now. Raises ``OSError``, ``ValueError`` or ``InvalidCard``."""
-        return self._loaded().card.target
+    def loaded(self) -> LoadedCard:
+        """The card, as its source file is now. The file is decoded only if it has changed. Raises ``OSError`` or
+        ``InvalidCard``."""
+        sha256 = hashlib.sha256(Path(self.record.card_source).read_bytes()).hexdigest()
+        if self._card is None or self._card.identity.source_sha256 != sha256:
+            self._card = load_card(self.record.card_source)
+        return self._card
 
     def macros(self, expressions: Iterable[str]) -> Collection[str]:
         """The function-like macros of the card's sources, if an expression may use one. Raises the errors of
-        :meth:`target`."""
-        return self._loaded().macros() if any(map(called, expressions)) else ()
+        :meth:`loaded`."""
+        return self.loaded().macros() if any(map(called, expressions)) else ()
 
-    def _loaded(self) -> LoadedCard:
-        sha = self.identity().source_sha256
-        if self._card is None or self._card[0] != sha:
-            self._card = (sha, load_card(self.record.card_source))
-        return self._card[1]
-
-    def build_timeout(self) -> float:
-        """Seconds that a build may take: the card's limit, else the profile's. Raises the errors of :meth:`target`."""
-        return self.target().build_timeout or self.profile.build_timeout
+    def build_timeout(self, target: Target) -> float:
+        """Seconds that a build may take: the card's limit, else the profile's."""
+        return target.build_timeout or self.profile.build_timeout
 
     def workspace(self) -> Workspace:
         record = self.directory.build_record(self.record.runtime, self.record.card_id)
-        return Workspace.of(self._loaded(), Path(self.record.source_directory), record)
+        return Workspace.of(self.loaded(), Path(self.record.source_directory), record)
 
     def relative(self, place: dict[str, Any]) -> dict[str, Any]:
         """``place`` with its file relative to the target's directory, if the file is in it."""
@@ -276,7 +256,7 @@ class Session:
         self.directory.gdb_socket.unlink(missing_ok=True)
         work = Path(self.record.source_directory)
         command = ["nvim", "-u", str(NVIM / "init.lua"), "-n", "-i", "NONE", "--noplugin"]
-        command += ["--listen", str(self.directory.nvim_socket), "--", *self.target().sources]
+        command += ["--listen", str(self.directory.nvim_socket), "--", *self.loaded().card.target.sources]
         self.pane.open(command, work, self._environment(), self.profile)
         # A socket file alone does not show that Neovim listens on it.
         if not _wait(self.editor.alive, START_TIMEOUT):

@@ -8,11 +8,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from cardapp.card.expression import fault as expression_fault
-from cardapp.errors import CardAppError, DebuggerFailed, EditorUnavailable, TooSlow
+from cardapp.card.source import LoadedCard
+from cardapp.errors import CardAppError, DebuggerFailed, EditorUnavailable, InvalidCard, TooSlow
 from cardapp.mcp.tool import CallContext, Tool, ToolFailure
 from cardapp.schema import field_errors, validator
 from cardapp.session_host.gdb_client import Cancelled
@@ -262,15 +262,6 @@ DESCRIBED = (
     ),
 )
 
-
-@contextmanager
-def _card_is_readable() -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        raise ToolFailure("card_unreadable", f"the card's source cannot be read: {error}") from error
-
-
 GONE = "gone"  # the stop_id while there is no gdb; gdb's stop_ids have another form
 
 
@@ -289,20 +280,18 @@ class SessionTools:
 
     def binding(self, _arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
         session, record, container = self._session, self._session.record, self._session.instance.container
-        with _card_is_readable():
-            build_timeout = session.build_timeout()
-        bound = self._bound()
+        loaded = self._loaded()
         editor = session.editor.condition()
         debugger = session.gdb.condition()
         return {
-            **bound,
+            **self._bound(loaded),
             "runtime": record.runtime,
             "container_process": container.as_json() if container is not None else None,
             "card_source": record.card_source,
             "source_directory": record.source_directory,
             "editor": {"socket": str(session.directory.nvim_socket), "available": editor is None, "reason": editor},
             "debugger": {"available": debugger is None, "reason": debugger},
-            "build_timeout_s": build_timeout,
+            "build_timeout_s": session.build_timeout(loaded.card.target),
         }
 
     def replay(self, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
@@ -329,7 +318,7 @@ class SessionTools:
             "generation": arguments["generation"],
             "snapshot_ref": arguments["snapshot_ref"],
             **replay.replay(),
-            "binding": self._bound(),
+            "binding": self._bound(self._loaded()),
         }
 
     def reset(self, _arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
@@ -377,9 +366,14 @@ class SessionTools:
 
     # -- parts of the handlers -----------------------------------------------------------------------------------------
 
-    def _bound(self) -> dict[str, Any]:
-        with _card_is_readable():
-            card = self._session.identity().as_json() | {"title": self._session.title()}
+    def _loaded(self) -> LoadedCard:
+        try:
+            return self._session.loaded()
+        except (OSError, InvalidCard) as error:
+            raise ToolFailure("card_unreadable", f"the card's source cannot be read: {error}") from error
+
+    def _bound(self, loaded: LoadedCard) -> dict[str, Any]:
+        card = loaded.identity.as_json() | {"title": loaded.card.title}
         return {**self._expected_binding(), "card": card}
 
     def _expected_binding(self) -> dict[str, str]:
