@@ -16,6 +16,7 @@ from cardapp.card import aggregate
 from cardapp.card.aggregate import Aggregate, arranged, spelled, without_holder
 from cardapp.card.constant import Language, NoValue, Number, evaluate, unescaped
 from cardapp.card.model import NOT_RECORDED
+from cardapp.card.notation import MINUS_SIGNS
 
 Kind = Literal["pointer", "integer", "float", "truth", "character", "text", "aggregate", "name"]
 
@@ -26,8 +27,8 @@ _NULL_CALL = re.compile(
     r"\(\s*(?:const\s+)?(?:struct\s+)?[\w:]+\s*\*+\s*\)\s*(?:0|NULL)|(?:(?:std|core)::)?ptr::null(?:_mut)?\(\)"
 )
 """A null pointer that is cast, and the call that makes one in Rust."""
-_MINUS = str.maketrans("\u2212\u2010\u2011\u2012\u2013\u00a0\u2009\u202f", "-----   ")
-"""What is pasted from a text: the minus sign, hyphens and dashes, and blanks that are none of the language."""
+_MINUS = str.maketrans(dict.fromkeys(MINUS_SIGNS, "-") | dict.fromkeys("\u00a0\u2009\u202f", " "))
+"""What is pasted from a text: minus signs, and blanks that are none of the language."""
 
 
 class Constant(NamedTuple):

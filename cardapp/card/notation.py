@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 from typing import TypedDict
 
+MINUS_SIGNS = "\u2212\u2010\u2011\u2012\u2013"
+"""What is pasted from a text in place of ``-``: the minus sign, hyphens and dashes."""
+
 NOTATIONS = ("x", "o", "t", "d", "u", "c")
 """The letters of gdb's print formats that are notations of an integer."""
 _BASES = {"z": 16, "o": 8, "t": 2}
@@ -47,7 +50,7 @@ def integer(text: str, letter: str | None = None) -> int | None:
 
 def typed_in(text: str) -> str | None:
     """The letter of the notation in which the learner typed one number; None if it is no single number."""
-    plain = text.strip().lstrip("-+\u2010\u2011\u2012\u2013\u2212")
+    plain = text.strip().lstrip(f"-+{MINUS_SIGNS}")
     for letter, form in _FORMS.items():
         if re.fullmatch(rf"(?:{form})_?(?:[uUlLzZ]*|[iu](?:8|16|32|64|128|size))", plain):
             return letter

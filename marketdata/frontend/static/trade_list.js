@@ -1,15 +1,8 @@
 // The loaded trades of a symbol that have at least a given size. They are an unbroken part of all such trades, newest first.
 
-const LIMIT = 2000; // loaded trades
+import * as decimals from './decimals.js';
 
-// Whether a decimal is at least another one. Both are compared digit by digit, because numbers have too few digits.
-function isAtLeast(one, other) {
-  const digits = (decimal) => {
-    const [whole, fraction = ''] = decimal.split('.');
-    return whole.padStart(30, '0') + fraction.padEnd(30, '0');
-  };
-  return digits(one) >= digits(other);
-}
+const LIMIT = 2000; // loaded trades
 
 // The API's order of trades. `ts` always has the same number of digits.
 function isNewer(one, other) {
@@ -35,7 +28,7 @@ export class TradeList {
     return { startTime: this.next ? this.oldest.ts : this.line ?? 0, ...(this.hasNewer && { endTime: this.rows[0].ts }) };
   }
 
-  #fits = (trade) => this.minSize === null || isAtLeast(trade.size, this.minSize);
+  #fits = (trade) => this.minSize === null || decimals.compare(trade.size, this.minSize) >= 0;
 
   // Keeps the trades of another size, until the first page with this size is read.
   filter(minSize) {
