@@ -13,16 +13,10 @@ from cardapp.errors import StateError
 APPLICATION_ID = 0x63617264
 """The bytes of ``card`` in ASCII. They mark a database as a file of this application (``PRAGMA application_id``)."""
 
-# SQLite's JSON functions are not available here, because trusted_schema is off. So event.card_id is cut out of
-# event.card with substr(). This works because event.card is canonical JSON, {"id":"arena","source_sha256":…}, and an id
-# contains no quotation mark.
-#
-# A learner's record has a separate chain of events, and for each card the position, the viewer state, the statuses and
-# the last results. The first learner has no name yet. The publication, the operations and the generation belong to the
-# session, so they have no learner.
-#
-# AUTOINCREMENT, so that a number is never used again: events name strategies and annotations by it.
 _FIRST = """
+-- Each learner has a separate chain of events and, for each card, a separate position, viewer state, statuses and last
+-- results. The publication, the operations and the generation belong to the session and have no learner. The first
+-- learner has no name yet.
 CREATE TABLE learner (
   id INTEGER PRIMARY KEY,
   name TEXT NOT NULL,
@@ -114,6 +108,8 @@ CREATE TABLE progress (
   PRIMARY KEY (learner, card_uuid, item_id)
 ) STRICT, WITHOUT ROWID;
 
+-- card_id is cut out of the column card with substr(), because SQLite refuses its JSON functions here (trusted_schema
+-- is off). The column has canonical JSON, {"id":"arena","source_sha256":…}, and an id contains no quotation mark.
 CREATE TABLE event (
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
   at TEXT NOT NULL,
@@ -164,6 +160,7 @@ CREATE TABLE proof (
   partly INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- Events name strategies and annotations by their numbers, so AUTOINCREMENT uses no number again.
 CREATE TABLE strategy (
   number INTEGER PRIMARY KEY AUTOINCREMENT,
   card_uuid TEXT NOT NULL,
