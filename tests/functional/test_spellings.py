@@ -306,7 +306,7 @@ def spellings(table: str) -> Iterator[tuple[str, str, bool]]:
 
 
 def constants(session: ProgramSession, names: set[str]) -> dict[str, Constant]:
-    """What the session's gdb makes of these texts."""
+    """The values that the session's gdb gives these texts."""
     read = session.ask("read_constants", texts=sorted(names))["values"] if names else {}
     return {name: Constant(**each) for name, each in read.items()}
 

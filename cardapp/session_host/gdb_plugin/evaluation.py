@@ -93,7 +93,7 @@ class _Rewriting:
         self._tokens = [token for _, token in tokens(expression)]
         self._at = 0
         self._elements: dict[str, str] = {}
-        """What is written in the expression for each element, by its name."""
+        """The part of the expression that each name of an element replaces."""
 
     def text(self, end: str = "") -> str:
         """The rest of the expression, or what stands before the token ``end``, which closes a bracket."""

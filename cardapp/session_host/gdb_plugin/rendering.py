@@ -275,8 +275,8 @@ class _Rendering:
         return found if self._parts_left else [*found, ("", "…")]
 
     def _elements(self, value: gdb.Value, printer: Any, words: Any) -> Content:
-        """The elements of a container, those of an unordered one by the text of their key. ``words`` has their
-        number."""
+        """The elements of a container. Those of an unordered container are sorted by the text of their key. ``words``
+        is what the printer writes before the elements; it contains their number."""
         size = _SIZE.search(str(words))
         is_map = libstdcxx.hint(printer) == "map"
         if libstdcxx.is_tree(value):
