@@ -32,7 +32,7 @@ export function start() {
 
 function drawDot() {
   const [kind, text] = dot();
-  $('live').className = `live ${kind}`;
+  $('live').className = `liveness ${kind}`;
   if ($('live-text').textContent !== text) $('live-text').textContent = text;
   $('live').title = TITLES[kind];
   $('retry').hidden = kind !== 'offline' || state.loggedOut;

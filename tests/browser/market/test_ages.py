@@ -23,7 +23,7 @@ SLACK = 2500  # the page estimates the service's clock from times in whole secon
 SEEN = """() => {
   const amounts = [...document.querySelectorAll('#legend-values .amount')].map((each) => each.textContent);
   return {
-    kind: document.querySelector('#live').className.replace('live ', ''),
+    kind: document.querySelector('#live').className.replace('liveness ', ''),
     text: document.querySelector('#live-text').textContent,
     close: amounts.find((each) => each.startsWith('C'))?.slice(1),
   };
@@ -96,6 +96,23 @@ def test_the_age_is_that_of_the_newest_trade_after_each_outage(tab: Tab, stage: 
     opened.becomes(lambda: watched.look() == "live")
 
 
+DOT = """(kind) => import('/static/state.js').then(({ update }) => {
+  update({ live: { state: kind, retryAt: 0 } });
+  const dot = getComputedStyle(document.querySelector('.dot'));
+  return [document.getElementById('live-text').textContent, dot.backgroundColor];
+})"""
+
+
+def test_the_dot_is_green_only_when_the_page_is_live(tab: Tab, stage: Stage) -> None:
+    opened = tab(query()).drawn()
+    opened.page.locator("#live.live").wait_for()
+    (live, green), others = opened.page.evaluate(DOT, "open"), ("connecting", "offline")
+    assert live.startswith("last trade")
+    for text, colour in (opened.page.evaluate(DOT, kind) for kind in others):
+        assert text != live
+        assert colour != green, text
+
+
 def test_a_retracted_trade_gives_the_age_back_to_the_one_before(tab: Tab, stage: Stage) -> None:
     symbol, start = "DEMO:AGE-RETRACTED", now()
     stage.write(tick(symbol, start - 200_000, "1", block=1))
@@ -115,6 +132,7 @@ def test_a_silent_connection_is_amber_before_it_counts_as_lost(tab: Tab, stage: 
     page = opened.page
     page.clock.install()
     opened.go(query(symbol)).drawn()
+    page.locator("#live.live").wait_for()  # otherwise the page has nothing to hear yet
     with paused(stage.api.pid):
         page.clock.fast_forward(20_000)
         page.locator("#live.silent", has_text=re.compile(r"nothing heard for 2\d s")).wait_for()
